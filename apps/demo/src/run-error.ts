@@ -1,0 +1,2 @@
+/** The run cannot go on; the message is for the person who started it. */
+export class RunError extends Error {}

@@ -1,0 +1,86 @@
+import { MqAdminError } from '../core/errors.js';
+import type { Keys } from '../core/keys.js';
+import { assertTopicName } from '../core/names.js';
+import { MAX_PARTITION_COUNT } from '../core/options.js';
+import type { Connection } from '../redis/connection.js';
+import { asEntries, asNumber } from '../redis/reply.js';
+import type { TopicMeta, TopicRegistry } from '../redis/topic-registry.js';
+
+export interface PartitionDescription {
+  readonly partition: number;
+  /** Entries in the stream, handled ones that are retained included. */
+  readonly length: number;
+  readonly firstId: string | null;
+  readonly lastId: string | null;
+}
+
+export interface TopicDescription {
+  readonly topic: string;
+  readonly createdAt: number;
+  readonly partitions: readonly PartitionDescription[];
+}
+
+export interface AdminDeps {
+  readonly connection: Connection;
+  readonly keys: Keys;
+  readonly topics: TopicRegistry;
+  readonly defaultPartitionCount: number;
+}
+
+/** What people who run the queue ask of it from code. Reads keys by name and never scans the keyspace. */
+export class MqAdmin {
+  constructor(private readonly deps: AdminDeps) {}
+
+  listTopics(): Promise<string[]> {
+    return this.deps.topics.list();
+  }
+
+  async topicExists(topic: string): Promise<boolean> {
+    assertTopicName(topic);
+    return (await this.deps.topics.refresh(topic)) !== null;
+  }
+
+  /**
+   * Makes a topic; one that exists is left as it is and returned with the count it has.
+   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, MqInvalidNameError
+   */
+  async createTopic(topic: string, options: { readonly partitionCount?: number } = {}): Promise<TopicMeta> {
+    assertTopicName(topic);
+    const count = options.partitionCount ?? this.deps.defaultPartitionCount;
+    if (!Number.isInteger(count) || count < 1 || count > MAX_PARTITION_COUNT) {
+      throw new MqAdminError(
+        'MQ_INVALID_ARGUMENT',
+        `partitionCount must be an integer from 1 to ${MAX_PARTITION_COUNT}`,
+      );
+    }
+    return this.deps.topics.ensure(topic, count);
+  }
+
+  /** @throws MqAdminError `MQ_TOPIC_NOT_FOUND` */
+  async describeTopic(topic: string): Promise<TopicDescription> {
+    assertTopicName(topic);
+    const { topics, connection, keys } = this.deps;
+    const meta = await topics.refresh(topic);
+    if (meta === null)
+      throw new MqAdminError('MQ_TOPIC_NOT_FOUND', `topic ${topic} does not exist`, { context: { topic } });
+    const partitions = await Promise.all(
+      Array.from({ length: meta.partitionCount }, async (_, partition): Promise<PartitionDescription> => {
+        const stream = keys.stream(topic, partition);
+        const [length, first, last] = await connection.pipeline([
+          ['XLEN', stream],
+          ['XRANGE', stream, '-', '+', 'COUNT', 1],
+          ['XREVRANGE', stream, '+', '-', 'COUNT', 1],
+        ]);
+        for (const outcome of [length!, first!, last!]) if (!outcome.ok) throw outcome.error;
+        const reply = (outcome: typeof length) => (outcome?.ok === true ? outcome.value : null);
+        return {
+          partition,
+          length: asNumber(reply(length) ?? 0),
+          firstId: asEntries(reply(first))[0]?.id ?? null,
+          lastId: asEntries(reply(last))[0]?.id ?? null,
+        };
+      }),
+    );
+    return { topic, createdAt: meta.createdAt, partitions };
+  }
+}

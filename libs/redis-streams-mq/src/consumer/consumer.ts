@@ -1,0 +1,158 @@
+import { pause, within, type Clock } from '../core/clock.js';
+import type { MqEvents } from '../core/events.js';
+import type { HandlerDefinition } from '../core/handler.js';
+import type { Keys } from '../core/keys.js';
+import type { ResolvedMqOptions } from '../core/options.js';
+import type { Announcements } from '../redis/announcements.js';
+import type { Connections } from '../redis/connections.js';
+import type { TopicRegistry } from '../redis/topic-registry.js';
+import { GroupConsumer, type RetrySchedule } from './group-consumer.js';
+import { HandlerSlots } from './handler-slots.js';
+import { InFlight } from './in-flight.js';
+import { LeaseKeeper } from './lease-keeper.js';
+import { ServerClock } from './server-clock.js';
+
+export interface ConsumerDeps {
+  /** Unique: it names the leases and the consumers of this process. */
+  readonly instance: string;
+  readonly connections: Connections;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly events: MqEvents;
+  readonly options: ResolvedMqOptions;
+  readonly topics: TopicRegistry;
+  readonly announcements: Announcements;
+  /** The mover, which the owner of a partition runs. */
+  readonly retries: RetrySchedule & { start(): void; stop(): Promise<void>; readonly lastTickAgoMs: number };
+}
+
+export interface ConsumerLoop {
+  readonly name: string;
+  readonly lastTickAgoMs: number;
+  readonly failure?: string | undefined;
+}
+
+const STOP_LOOPS_MS = 1_000;
+
+/** All consumption of one module instance: its groups, their leases and the bounds they share. */
+export class MqConsumer {
+  private readonly serverClock: ServerClock;
+  private readonly keeper: LeaseKeeper;
+  private readonly inFlight: InFlight;
+  private readonly scanning = new AbortController();
+  private groups: readonly GroupConsumer[] = [];
+  private scanner: Promise<void> | undefined;
+  private state: 'new' | 'started' | 'stopped' = 'new';
+  private stopped: Promise<void> | undefined;
+
+  constructor(private readonly deps: ConsumerDeps) {
+    const { connections, clock, events, options } = deps;
+    this.serverClock = new ServerClock(clock);
+    this.keeper = new LeaseKeeper({
+      connection: connections.control,
+      isCluster: connections.isCluster,
+      clock,
+      events,
+      renewIntervalMs: options.renewIntervalMs,
+    });
+    this.inFlight = new InFlight(options.maxInFlight);
+  }
+
+  get isStarted(): boolean {
+    return this.state === 'started';
+  }
+
+  get inFlightCount(): number {
+    return this.inFlight.count;
+  }
+
+  get ownedCount(): number {
+    return this.groups.reduce((sum, group) => sum + group.owned, 0);
+  }
+
+  get eligibleCount(): number {
+    return this.groups.reduce((sum, group) => sum + group.eligible, 0);
+  }
+
+  get unowned(): readonly string[] {
+    return this.groups.flatMap((group) => group.unowned.map((id) => `${id}:${group.group}`));
+  }
+
+  /** Handlers that ran longer than their time and did not end, and partitions that cannot be consumed. */
+  get troubles(): {
+    readonly stuckHandlers: readonly { readonly partition: string; readonly forMs: number }[];
+    readonly failingPartitions: readonly { readonly partition: string; readonly error: string }[];
+  } {
+    const stuckHandlers: { partition: string; forMs: number }[] = [];
+    const failingPartitions: { partition: string; error: string }[] = [];
+    for (const group of this.groups) {
+      for (const consumer of group.consumers) {
+        const { topic, partition } = consumer.lease.terms;
+        const name = `${topic}:p:${partition}:${group.group}`;
+        const stuckMs = consumer.stuckForMs;
+        if (stuckMs !== null) stuckHandlers.push({ partition: name, forMs: stuckMs });
+        if (consumer.failing !== undefined) failingPartitions.push({ partition: name, error: consumer.failing });
+      }
+    }
+    return { stuckHandlers, failingPartitions };
+  }
+
+  get loops(): readonly ConsumerLoop[] {
+    if (this.state !== 'started') return [];
+    return [
+      { name: 'lease-keeper', lastTickAgoMs: this.keeper.lastTickAgoMs },
+      { name: 'mover', lastTickAgoMs: this.deps.retries.lastTickAgoMs },
+      ...this.groups.flatMap((group) => group.loops),
+    ];
+  }
+
+  /** Begins to consume; returns at once, also with Redis away. A second call does nothing. */
+  start(handlers: readonly HandlerDefinition[]): void {
+    if (this.state !== 'new') return;
+    this.state = 'started';
+    if (handlers.length === 0) return;
+    const slots = new HandlerSlots(this.deps.options.workerThreads);
+    const byGroup = new Map<string, Map<string, HandlerDefinition>>();
+    for (const handler of handlers) {
+      const topics = byGroup.get(handler.group) ?? new Map<string, HandlerDefinition>();
+      byGroup.set(handler.group, topics.set(handler.topic, handler));
+    }
+    const { keeper, inFlight, serverClock } = this;
+    this.groups = [...byGroup].map(
+      ([group, topics]) =>
+        new GroupConsumer({ ...this.deps, group, handlers: topics, keeper, slots, inFlight, serverClock }),
+    );
+    this.deps.announcements.start();
+    keeper.start();
+    this.deps.retries.start();
+    for (const group of this.groups) group.start();
+    this.scanner = this.scan();
+  }
+
+  /** Drains within `drainTimeoutMs` and gives everything up. Idempotent, safe before start, bounded. */
+  stop(drainTimeoutMs: number): Promise<void> {
+    this.stopped ??= this.stopNow(drainTimeoutMs);
+    return this.stopped;
+  }
+
+  private async stopNow(drainTimeoutMs: number): Promise<void> {
+    this.state = 'stopped';
+    this.scanning.abort();
+    await Promise.all(this.groups.map((group) => group.stop(drainTimeoutMs)));
+    // Nothing is owned any more; what still waits for an answer of Redis need not be waited for.
+    await within(
+      this.deps.clock,
+      Promise.all([this.deps.retries.stop(), this.keeper.stop(), this.scanner]),
+      STOP_LOOPS_MS,
+    );
+  }
+
+  private async scan(): Promise<void> {
+    const { signal } = this.scanning;
+    while (!signal.aborted) {
+      await pause(this.deps.clock, this.deps.options.pendingScanIntervalMs, signal);
+      if (!signal.aborted) for (const group of this.groups) group.scan();
+    }
+  }
+}

@@ -1,0 +1,36 @@
+import { thrownText } from '../core/errors.js';
+import type { GroupPartitionRef } from '../core/events.js';
+import { eventIdToWire } from '../core/event-id.js';
+import type { DecodedMessage } from '../core/message.js';
+
+const MAX_MESSAGE = 1_000;
+const MAX_STACK = 4_000;
+
+function cut(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length)}...` : text;
+}
+
+/** What a dead letter says about itself, as field names and values; the script adds when it failed and the original fields. */
+export function deadLetterMetadata(
+  letter: GroupPartitionRef & {
+    readonly originalMessageId: string;
+    readonly message: DecodedMessage | null;
+    readonly attempts: number;
+    readonly reason: string;
+    readonly error: unknown;
+  },
+): (string | number)[] {
+  const { message, error } = letter;
+  const { topic, partition, group, originalMessageId, attempts, reason } = letter;
+  const named = { originalTopic: topic, partitionId: partition, originalMessageId, group, attempts, reason };
+  const fields: (string | number)[] = Object.entries(named).flat();
+  if (message !== null) fields.push('eventId', eventIdToWire(message.eventId));
+  if (message?.key != null) fields.push('key', message.key);
+  if (error instanceof Error) {
+    fields.push('errorName', cut(error.name, 200), 'errorMessage', cut(error.message, MAX_MESSAGE));
+    if (error.stack !== undefined) fields.push('errorStack', cut(error.stack, MAX_STACK));
+  } else if (error !== undefined) {
+    fields.push('errorName', typeof error, 'errorMessage', cut(thrownText(error), MAX_MESSAGE));
+  }
+  return fields;
+}

@@ -1,0 +1,279 @@
+import type { Member } from '../core/assignment.js';
+import type { Clock } from '../core/clock.js';
+import { MqError } from '../core/errors.js';
+import type { MqEvents, PartitionRef } from '../core/events.js';
+import type { HandlerDefinition } from '../core/handler.js';
+import type { Keys } from '../core/keys.js';
+import type { ResolvedMqOptions } from '../core/options.js';
+import type { Announcements } from '../redis/announcements.js';
+import type { Connections } from '../redis/connections.js';
+import { call } from '../redis/script.js';
+import { dropConsumer } from '../redis/scripts/pending.script.js';
+import type { TopicRegistry } from '../redis/topic-registry.js';
+import { startPosition } from './group-position.js';
+import type { HandlerSlots } from './handler-slots.js';
+import type { InFlight } from './in-flight.js';
+import type { Lease, LeaseTerms } from './lease.js';
+import type { LeaseKeeper } from './lease-keeper.js';
+import { Membership } from './membership.js';
+import { Ownership, type Consumption } from './ownership.js';
+import { PartitionConsumer } from './partition-consumer.js';
+import { Reader } from './reader.js';
+import type { ServerClock } from './server-clock.js';
+
+/** Whoever moves what becomes due on the partitions owned. */
+export interface RetrySchedule {
+  add(terms: LeaseTerms): void;
+  remove(terms: LeaseTerms): void;
+  due(inMs: number): void;
+}
+
+export interface GroupConsumerDeps {
+  readonly group: string;
+  /** One per topic. */
+  readonly handlers: ReadonlyMap<string, HandlerDefinition>;
+  readonly instance: string;
+  readonly connections: Connections;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly events: MqEvents;
+  readonly options: ResolvedMqOptions;
+  readonly topics: TopicRegistry;
+  readonly announcements: Announcements;
+  readonly keeper: LeaseKeeper;
+  readonly slots: HandlerSlots;
+  readonly inFlight: InFlight;
+  readonly serverClock: ServerClock;
+  readonly retries: RetrySchedule;
+}
+
+/** One consumer group in this instance: its ownership, its reader, and the partitions it owns. */
+export class GroupConsumer {
+  private readonly ownership: Ownership;
+  private readonly partitions = new Map<Lease, PartitionConsumer>();
+  /** One for all partitions; in Cluster one each, since a blocking call can name one slot only. */
+  private readonly readers = new Map<PartitionConsumer | null, Reader>();
+  private readonly knownCounts = new Map<string, number>();
+  private readonly warned = new Set<string>();
+  /** Streams on which this process has had the group. */
+  private readonly seen = new Set<string>();
+
+  constructor(private readonly deps: GroupConsumerDeps) {
+    const { group, instance, connections, keys, clock, events, options, handlers } = deps;
+    // Membership ends before a dead member's leases do, so that its partitions have heirs when they become free.
+    const memberTtlMs = options.leaseTtlMs - options.renewIntervalMs;
+    const subscriptions: Member['subscriptions'] = new Map(
+      [...handlers.values()].map((h) => [h.topic, h.options.share]),
+    );
+    const self: Member = { id: instance, cap: options.maxLeasedPartitionsPerConsumer, subscriptions };
+    this.ownership = new Ownership({
+      ...deps,
+      connection: connections.control,
+      isCluster: connections.isCluster,
+      membership: new Membership({
+        ...deps,
+        connection: connections.control,
+        keys: keys.members(group),
+        clock,
+        self,
+        ttlMs: memberTtlMs,
+      }),
+      leaseTtlMs: options.leaseTtlMs,
+      rebalanceIntervalMs: Math.min(options.rebalanceIntervalMs, Math.floor(memberTtlMs / 3)),
+      handOverTimeoutMs: (topic) => handlers.get(topic)?.options.handlerTimeoutMs || options.drainTimeoutMs,
+      partitionsOf: (topics) => this.partitionsOf(topics),
+      consume: (lease) => this.consume(lease),
+      onEnded: (lease) => this.ended(lease),
+      events,
+    });
+  }
+
+  get group(): string {
+    return this.deps.group;
+  }
+
+  get owned(): number {
+    return this.ownership.ownedCount;
+  }
+
+  get eligible(): number {
+    return this.ownership.eligibleCount;
+  }
+
+  get unowned(): readonly string[] {
+    return this.ownership.unownedPartitions;
+  }
+
+  get consumers(): Iterable<PartitionConsumer> {
+    return this.partitions.values();
+  }
+
+  /** Milliseconds since each loop last went round, and why it cannot do its work, if it cannot. */
+  get loops(): readonly {
+    readonly name: string;
+    readonly lastTickAgoMs: number;
+    readonly failure?: string | undefined;
+  }[] {
+    const { group } = this.deps;
+    return [
+      { name: `ownership:${group}`, lastTickAgoMs: this.ownership.lastTickAgoMs },
+      ...[...this.readers.values()].map((reader) => ({
+        name: `reader:${group}`,
+        lastTickAgoMs: reader.lastTickAgoMs,
+        failure: reader.failure,
+      })),
+    ];
+  }
+
+  start(): void {
+    if (!this.deps.connections.isCluster) this.openReader(null);
+    this.ownership.start();
+  }
+
+  async stop(drainTimeoutMs: number): Promise<void> {
+    await this.ownership.stop(drainTimeoutMs);
+    await Promise.all([...this.readers.values()].map((reader) => reader.stop()));
+  }
+
+  /** A timer's look at what is pending against what is held, for partitions that no traffic checks. */
+  scan(): void {
+    for (const partition of this.partitions.values()) partition.requestCheck();
+  }
+
+  private consume(lease: Lease): Consumption {
+    const { deps } = this;
+    const { topic } = lease.terms;
+    const handler = deps.handlers.get(topic)!;
+    const { connections, keys, options } = deps;
+    const { serializer, ackFlushMs, claimBatchSize } = options;
+    const partition: PartitionConsumer = new PartitionConsumer({
+      ...deps,
+      handler,
+      lease,
+      consumer: deps.instance,
+      connection: connections.command,
+      serializer,
+      ackFlushMs,
+      pageSize: claimBatchSize,
+      serverNow: deps.serverClock.now,
+      startPosition: () =>
+        startPosition(connections.command, keys.topic(topic).meta, deps.group, handler.options.startFrom),
+      restoreStream: () => this.restoreStream(topic),
+      hadGroup: () => this.seenGroup(lease),
+      onReadableChanged: () => this.readerOf(partition)?.readableChanged(),
+      outsideRead: async () => this.readerOf(partition)?.outside(partition),
+      onRetryDue: (inMs) => deps.retries.due(inMs),
+    });
+    this.partitions.set(lease, partition);
+    return {
+      start: () => {
+        partition.start();
+        if (connections.isCluster) this.openReader(partition);
+        this.readerOf(partition)?.add(partition);
+        deps.retries.add(lease.terms);
+      },
+      pendingSeen: (stream, retryStream) => partition.pendingSeen(stream, retryStream),
+      drain: (timeoutMs, graceMs) => partition.drain(timeoutMs, graceMs),
+      finished: () => partition.finished(),
+    };
+  }
+
+  private seenGroup({ terms }: Lease): boolean {
+    const had = this.seen.has(terms.keys.stream);
+    this.seen.add(terms.keys.stream);
+    return had;
+  }
+
+  private ended(lease: Lease): void {
+    const partition = this.partitions.get(lease);
+    if (partition === undefined) return;
+    this.partitions.delete(lease);
+    this.deps.retries.remove(lease.terms);
+    const reader = this.readerOf(partition);
+    reader?.remove(partition);
+    if (this.readers.delete(partition)) void reader?.stop();
+    void this.dropConsumer(lease);
+  }
+
+  /** Best effort: a consumer that has entries pending stays, and the next owner takes them over. */
+  private async dropConsumer({ terms }: Lease): Promise<void> {
+    const { connections, instance, group } = this.deps;
+    const calls = [terms.keys.stream, terms.keys.retryStream].map((source) =>
+      call(dropConsumer, { source }, { group, consumer: instance }),
+    );
+    await connections.command.runAll(calls).catch(() => undefined);
+  }
+
+  private openReader(partition: PartitionConsumer | null): void {
+    const { group, instance, connections, clock, events, inFlight, options, keys, handlers } = this.deps;
+    const reader = new Reader({
+      group,
+      consumer: instance,
+      connections,
+      clock,
+      events,
+      inFlight,
+      pollTimeoutMs: Math.min(...[...handlers.values()].map((handler) => handler.options.pollTimeoutMs)),
+      slackMs: options.redisTimeoutMs,
+      wakeStream: partition === null ? keys.wake(instance, group) : undefined,
+    });
+    this.readers.set(partition, reader);
+    reader.start();
+  }
+
+  private readerOf(partition: PartitionConsumer): Reader | undefined {
+    return this.readers.get(partition) ?? this.readers.get(null);
+  }
+
+  private async partitionsOf(topics: ReadonlySet<string>): Promise<PartitionRef[]> {
+    const refs: PartitionRef[] = [];
+    for (const topic of topics) {
+      const count = await this.partitionCount(topic);
+      for (let partition = 0; partition < count; partition++) refs.push({ topic, partition });
+    }
+    return refs;
+  }
+
+  /** 0 for a topic that is not there and is not ours to make. */
+  private async partitionCount(topic: string): Promise<number> {
+    const { topics, handlers, options } = this.deps;
+    let meta = await topics.refresh(topic);
+    if (meta === null && handlers.has(topic)) {
+      const known = this.knownCounts.get(topic);
+      if (options.autoCreateTopics || known !== undefined) {
+        meta = await this.make(topic, known ?? options.defaultPartitionCount);
+      } else {
+        this.warn(topic, 'a handler names a topic that does not exist, and autoCreateTopics is off');
+      }
+    }
+    if (meta === null) return 0;
+    this.knownCounts.set(topic, meta.partitionCount);
+    return meta.partitionCount;
+  }
+
+  private async make(topic: string, partitionCount: number): ReturnType<TopicRegistry['find']> {
+    try {
+      return await this.deps.topics.ensure(topic, partitionCount);
+    } catch (error) {
+      if (!(error instanceof MqError) || error.code !== 'MQ_TOPIC_DELETED') throw error;
+      this.warn(topic, 'a handler names a topic that was deleted; it is not made again');
+      return null;
+    }
+  }
+
+  private async restoreStream(topic: string): Promise<boolean> {
+    const { topics, options } = this.deps;
+    topics.forget(topic);
+    const meta = await this.make(topic, this.knownCounts.get(topic) ?? options.defaultPartitionCount);
+    if (meta === null) return false;
+    await topics.ensureStreams(meta);
+    return true;
+  }
+
+  private warn(topic: string, message: string): void {
+    if (this.warned.has(topic + message)) return;
+    this.warned.add(topic + message);
+    this.deps.events.emit('warning', { message, fields: { topic, group: this.deps.group } });
+  }
+}

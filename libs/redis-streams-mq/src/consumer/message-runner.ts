@@ -1,0 +1,201 @@
+import type { Clock, Timer } from '../core/clock.js';
+import { MqHandlerTimeoutError, MqLeaseLostError } from '../core/errors.js';
+import type { MqEvents } from '../core/events.js';
+import type { HandlerDefinition, HandlerOutcome, ReceivedMessage, StreamContext } from '../core/handler.js';
+import { decodeMessage, MalformedEntryError, type DecodedMessage } from '../core/message.js';
+import type { Serializer } from '../core/serializer.js';
+import { streamIdTime } from '../core/stream-id.js';
+import type { Entry } from './entry.js';
+import type { Lease } from './lease.js';
+
+/** What became of one handler call, before the retry policy has its say. */
+export type RunResult =
+  | Exclude<HandlerOutcome, { type: 'dead' }>
+  /** `called`: the handler was called, which costs an attempt. */
+  | (Extract<HandlerOutcome, { type: 'dead' }> & { readonly called: boolean })
+  /** Cut off by a shutdown or a lost lease: it stays pending and costs no attempt. */
+  | { readonly type: 'aborted' };
+
+export interface RunReport {
+  readonly result: RunResult;
+  /** For the dead letter's metadata; `null` when the entry could not be decoded. */
+  readonly message: DecodedMessage | null;
+  /** Resolves when the user's code has really ended, which after a timeout may be later than the report. */
+  readonly ended: Promise<void> | null;
+}
+
+export interface MessageRunnerDeps {
+  readonly handler: HandlerDefinition;
+  readonly lease: Lease;
+  readonly serializer: Serializer;
+  readonly clock: Clock;
+  readonly events: MqEvents;
+  /** The server's clock as far as this process knows it, in milliseconds. */
+  readonly serverNow: () => number;
+}
+
+class Stopped extends Error {}
+
+/** Aborts on shutdown, and so is told from a lost lease and from a timeout. */
+const SHUTDOWN = new Stopped('the process is shutting down');
+
+/** Decodes entries and calls the handler for one at a time, with its time limit and its signal. */
+export class MessageRunner {
+  private running: { startedAt: number; deadline: number; onTimeout: () => void } | undefined;
+  private controller: AbortController | undefined;
+  private abortReason: Error | undefined;
+  private timer: Timer | undefined;
+  private timerAt = Infinity;
+
+  constructor(private readonly deps: MessageRunnerDeps) {
+    deps.lease.controller.signal.addEventListener('abort', () => this.abort(new MqLeaseLostError(this.place)), {
+      once: true,
+    });
+  }
+
+  /** Tells the running handler, through its signal, that nobody will wait for it. */
+  abortForShutdown(): void {
+    this.abort(SHUTDOWN);
+  }
+
+  async run(entry: Entry): Promise<RunReport> {
+    let message: DecodedMessage;
+    let payload: unknown;
+    try {
+      message = decodeMessage(entry.fields);
+      payload = this.deserialize(message.payload);
+    } catch (error) {
+      return { result: { type: 'dead', reason: 'malformed', error, called: false }, message: null, ended: null };
+    }
+    const publishedAt = streamIdTime(entry.origin);
+    if (message.ttlMs !== undefined && this.deps.serverNow() > publishedAt + message.ttlMs) {
+      return { result: { type: 'dead', reason: 'expired', called: false }, message, ended: null };
+    }
+    return this.call(entry, message, payload, publishedAt);
+  }
+
+  private deserialize(bytes: Buffer): unknown {
+    try {
+      return this.deps.serializer.deserialize(bytes);
+    } catch (error) {
+      throw new MalformedEntryError('the payload cannot be decoded', error);
+    }
+  }
+
+  private async call(entry: Entry, message: DecodedMessage, payload: unknown, publishedAt: number): Promise<RunReport> {
+    const { clock, events, handler } = this.deps;
+    this.controller = undefined;
+    this.abortReason = undefined;
+    const context = this.contextOf(entry, message, publishedAt);
+    const startedAt = clock.monotonic();
+    let hasTimedOut = false;
+    let timeOut: (result: HandlerOutcome) => void = () => undefined;
+    const { handlerTimeoutMs } = handler.options;
+    this.running = {
+      startedAt,
+      deadline: handlerTimeoutMs === 0 ? Infinity : startedAt + handlerTimeoutMs,
+      onTimeout: () => {
+        const error = new MqHandlerTimeoutError(handlerTimeoutMs, this.place);
+        hasTimedOut = true;
+        this.abort(error);
+        timeOut({ type: 'retry', error });
+      },
+    };
+    const call = this.invoke({ payload, payloadBytes: message.payload, context });
+    let outcome: HandlerOutcome;
+    let ended: Promise<void> | null = null;
+    if (handlerTimeoutMs === 0) {
+      outcome = await call;
+    } else {
+      this.watch(this.running.deadline);
+      const timedOut = new Promise<HandlerOutcome>((resolve) => (timeOut = resolve));
+      outcome = await Promise.race([call, timedOut]);
+      if (hasTimedOut) ended = call.then(() => undefined);
+    }
+    this.running = undefined;
+    let result: RunResult = outcome.type === 'dead' ? { ...outcome, called: true } : outcome;
+    if (result.type === 'retry' && (this.abortReason === SHUTDOWN || this.deps.lease.isEnded))
+      result = { type: 'aborted' };
+    if (events.has('handled')) {
+      events.emit('handled', {
+        ...this.place,
+        outcome: result.type,
+        durationMs: clock.monotonic() - startedAt,
+        endToEndMs: Math.max(0, this.deps.serverNow() - publishedAt),
+      });
+    }
+    return { result, message, ended };
+  }
+
+  private async invoke(received: ReceivedMessage): Promise<HandlerOutcome> {
+    try {
+      return await this.deps.handler.invoke(received);
+    } catch (error) {
+      return { type: 'retry', error };
+    }
+  }
+
+  private contextOf(entry: Entry, message: DecodedMessage, publishedAt: number): StreamContext {
+    const { lease, handler } = this.deps;
+    const signal = (): AbortSignal => this.signal();
+    return {
+      topic: handler.topic,
+      partition: lease.terms.partition,
+      group: handler.group,
+      id: entry.origin,
+      key: message.key,
+      headers: message.headers,
+      eventId: message.eventId,
+      attempt: entry.attemptsMade + 1,
+      epoch: lease.terms.epoch,
+      timestamp: message.timestamp ?? publishedAt,
+      publishedAt,
+      // Made when first looked at: most handlers never do.
+      get signal() {
+        return signal();
+      },
+      heartbeat: async () => {
+        if (!lease.isTrusted) throw new MqLeaseLostError(this.place);
+        if (this.running !== undefined && this.running.deadline !== Infinity) {
+          this.running.deadline = this.deps.clock.monotonic() + handler.options.handlerTimeoutMs;
+        }
+      },
+    };
+  }
+
+  private signal(): AbortSignal {
+    if (this.controller === undefined) {
+      this.controller = new AbortController();
+      if (this.abortReason !== undefined) this.controller.abort(this.abortReason);
+    }
+    return this.controller.signal;
+  }
+
+  private abort(reason: Error): void {
+    if (this.running === undefined || this.abortReason !== undefined) return;
+    this.abortReason = reason;
+    this.controller?.abort(reason);
+  }
+
+  /** One timer for all calls: it looks again when it fires early for the call that runs by then. */
+  private watch(deadline: number): void {
+    if (deadline >= this.timerAt) return;
+    this.timer?.cancel();
+    this.timerAt = deadline;
+    this.timer = this.deps.clock.setTimer(
+      () => {
+        this.timerAt = Infinity;
+        const { running } = this;
+        if (running === undefined) return;
+        if (running.deadline <= this.deps.clock.monotonic()) running.onTimeout();
+        else this.watch(running.deadline);
+      },
+      Math.max(1, deadline - this.deps.clock.monotonic()),
+    );
+  }
+
+  private get place(): { topic: string; partition: number; group: string } {
+    const { topic, partition, group } = this.deps.lease.terms;
+    return { topic, partition, group };
+  }
+}

@@ -1,0 +1,424 @@
+import { randomBytes } from 'node:crypto';
+import { assign, partitionId, type Assignment, type Member } from '../core/assignment.js';
+import { pause, within, type Clock, type Timer } from '../core/clock.js';
+import type { MqEvents, PartitionRef } from '../core/events.js';
+import type { Keys } from '../core/keys.js';
+import { Backoff } from '../core/retry-policy.js';
+import type { Announcement, Announcements } from '../redis/announcements.js';
+import type { Connection } from '../redis/connection.js';
+import { classifyRedisError } from '../redis/redis-errors.js';
+import { call, callMulti } from '../redis/script.js';
+import { acquire, holders, release, type LeaseHolder } from '../redis/scripts/lease.script.js';
+import { Lease, type LeaseLoss } from './lease.js';
+import type { LeaseKeeper, LeaseWatcher } from './lease-keeper.js';
+import type { Membership } from './membership.js';
+
+/** What is consumed under a lease; made when it is acquired. */
+export interface Consumption {
+  start(): void;
+  pendingSeen(stream: number, retryStream: number): void;
+  /** See PartitionConsumer.drain. */
+  drain(timeoutMs: number, graceMs: number): Promise<boolean>;
+  /** Resolves when no code of the user runs under this lease any more. */
+  finished(): Promise<void>;
+}
+
+export interface OwnershipDeps {
+  readonly group: string;
+  readonly instance: string;
+  readonly connection: Connection;
+  readonly isCluster: boolean;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly events: MqEvents;
+  readonly random: () => number;
+  readonly membership: Membership;
+  readonly keeper: LeaseKeeper;
+  readonly announcements: Announcements;
+  readonly leaseTtlMs: number;
+  readonly rebalanceIntervalMs: number;
+  /** How long a hand-over waits for the running handler of `topic`, in milliseconds. */
+  readonly handOverTimeoutMs: (topic: string) => number;
+  /** All partitions of these topics that exist; makes those of this instance's own topics that do not. */
+  readonly partitionsOf: (topics: ReadonlySet<string>) => Promise<PartitionRef[]>;
+  readonly consume: (lease: Lease) => Consumption;
+  /** Called when consumption under a lease is over, however it ended. */
+  readonly onEnded: (lease: Lease) => void;
+}
+
+interface Owned {
+  readonly lease: Lease;
+  readonly consumption: Consumption;
+  readonly watcher: LeaseWatcher;
+  leaving: boolean;
+}
+
+const GRACE_MS = 1_000;
+const RECHECK_MS = 500;
+const HOLDERS_PER_CALL = 250;
+
+/**
+ * Decides with all members of the group, by the same pure function, who owns what; acquires what is free and its own in
+ * the target, gives up what the target gives to another living member, and takes from nobody.
+ */
+export class Ownership {
+  private readonly owned = new Map<string, Owned>();
+  /** Partitions whose earlier ownership here still runs code of the user: not acquired again meanwhile. */
+  private readonly closing = new Set<string>();
+  private readonly acquiring = new Map<string, Promise<void>>();
+  /** An acquire whose answer was lost is repeated with the same nonce, and gets the same epoch. */
+  private readonly nonces = new Map<string, string>();
+  private readonly stopping = new AbortController();
+  private readonly backoff: Backoff;
+  private readonly detach: (() => void)[] = [];
+  private loop: Promise<void> | undefined;
+  private wake: (() => void) | undefined;
+  private requested = false;
+  private debounce: Timer | undefined;
+  private members: readonly Member[] = [];
+  private partitions: readonly PartitionRef[] = [];
+  /** Who held what at the last look. */
+  private owners: ReadonlyMap<string, string> = new Map();
+  private warnedOverCap = '';
+  private tickedAt: number;
+  private hasReconciled = false;
+  private unownedSince: ReadonlyMap<string, number> = new Map();
+
+  constructor(private readonly deps: OwnershipDeps) {
+    this.backoff = new Backoff({ minMs: 50, maxMs: Math.max(50, Math.min(2_000, deps.rebalanceIntervalMs)) });
+    this.tickedAt = deps.clock.monotonic();
+  }
+
+  get lastTickAgoMs(): number {
+    return this.deps.clock.monotonic() - this.tickedAt;
+  }
+
+  get ownedCount(): number {
+    return this.owned.size;
+  }
+
+  get eligibleCount(): number {
+    return this.partitions.length;
+  }
+
+  /** Partitions of this group that nobody has held for longer than a rebalance takes. */
+  get unownedPartitions(): readonly string[] {
+    const before = this.deps.clock.monotonic() - 2 * this.deps.rebalanceIntervalMs;
+    return [...this.unownedSince].filter(([, since]) => since <= before).map(([id]) => id);
+  }
+
+  start(): void {
+    if (this.loop !== undefined || this.stopping.signal.aborted) return;
+    const { announcements } = this.deps;
+    this.detach.push(
+      announcements.onAnnouncement((announcement) => this.heard(announcement)),
+      announcements.onResubscribed(() => this.reconcileSoon()),
+    );
+    this.loop = this.run();
+  }
+
+  /** Drains, settles, releases and announces everything, within `drainTimeoutMs`, then leaves the group. */
+  async stop(drainTimeoutMs: number): Promise<void> {
+    if (this.stopping.signal.aborted) return;
+    this.stopping.abort();
+    for (const detach of this.detach) detach();
+    this.debounce?.cancel();
+    this.wake?.();
+    const { clock } = this.deps;
+    const until = clock.monotonic() + drainTimeoutMs;
+    await within(clock, Promise.all([this.loop, ...this.acquiring.values()]), Math.min(1_000, drainTimeoutMs));
+    // Left before anything is released, so that nobody reckons with this instance any more.
+    await within(clock, this.deps.membership.leave(), 1_000);
+    const heirs = this.heirsWithoutMe();
+    await Promise.all(
+      [...this.owned].map(async ([id, owned]) => {
+        const left = Math.max(0, until - clock.monotonic());
+        await this.giveUp(id, owned, heirs.get(id) ?? null, left, Math.min(GRACE_MS, drainTimeoutMs / 10));
+      }),
+    );
+    const { announcements, group, instance } = this.deps;
+    announcements.publish({ type: 'left', group, instance });
+  }
+
+  /** One look at members and leases, and what follows from it. Returns when to look again, in milliseconds. */
+  async runOnce(): Promise<number> {
+    const { membership, rebalanceIntervalMs } = this.deps;
+    this.tickedAt = this.deps.clock.monotonic();
+    this.members = await membership.beat();
+    const topics = new Set(this.members.flatMap((member) => [...member.subscriptions.keys()]));
+    this.partitions = await this.deps.partitionsOf(topics);
+    const held = await this.readHolders(this.partitions);
+    const owners = new Map<string, string>();
+    for (const [id, { token }] of held) if (token !== null) owners.set(id, instanceOf(token));
+    this.owners = owners;
+    const assignment = assign(this.members, this.partitions, owners);
+    this.warnOverCap(assignment);
+    const nextMs = await this.follow(assignment, held);
+    this.hasReconciled = true;
+    return Math.min(nextMs, rebalanceIntervalMs);
+  }
+
+  private async follow({ owners: target }: Assignment, held: ReadonlyMap<string, LeaseHolder>): Promise<number> {
+    const { instance, events, group } = this.deps;
+    const alive = new Set(this.members.map((member) => member.id));
+    let nextMs = Infinity;
+    let givenUp = 0;
+    const wanted: PartitionRef[] = [];
+    const unowned = new Map<string, number>();
+    for (const ref of this.partitions) {
+      const id = partitionId(ref.topic, ref.partition);
+      const owner = target.get(id) ?? null;
+      const mine = this.owned.get(id);
+      if (mine !== undefined) {
+        if (owner !== null && owner !== instance && alive.has(owner) && !mine.leaving) {
+          givenUp++;
+          this.handOver(id, mine, owner);
+        }
+        continue;
+      }
+      const { token, pttl } = held.get(id) ?? { token: null, pttl: -2 };
+      if (token === null) {
+        unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
+        if (owner === instance) wanted.push(ref);
+        else if (owner !== null) nextMs = Math.min(nextMs, RECHECK_MS);
+      } else if (instanceOf(token) === instance && !this.closing.has(id) && !this.acquiring.has(id)) {
+        // Left over from an ownership whose release did not arrive.
+        await this.deps.connection.run(call(release, this.keysOf(ref), { token, keepLease: 0 }));
+        nextMs = 0;
+      } else if (!alive.has(instanceOf(token))) {
+        nextMs = Math.min(nextMs, pttl + 5);
+      }
+    }
+    this.unownedSince = unowned;
+    // A topic that was deleted, or a subscription's share that no longer covers it.
+    for (const [id, owned] of this.owned) if (!target.has(id)) this.handOver(id, owned, null);
+    const before = this.owned.size;
+    await Promise.all(wanted.map((ref) => this.acquirePartition(ref)));
+    const acquired = this.owned.size - before;
+    if (acquired > 0 || givenUp > 0) {
+      events.emit('rebalanced', { group, members: this.members.length, owned: this.owned.size, acquired, givenUp });
+    }
+    if (acquired < wanted.length) nextMs = Math.min(nextMs, RECHECK_MS);
+    return nextMs;
+  }
+
+  private acquirePartition(ref: PartitionRef): Promise<void> {
+    const id = partitionId(ref.topic, ref.partition);
+    if (this.owned.has(id) || this.closing.has(id) || this.stopping.signal.aborted) return Promise.resolve();
+    let pending = this.acquiring.get(id);
+    if (pending === undefined) {
+      pending = this.acquireNow(id, ref).finally(() => this.acquiring.delete(id));
+      this.acquiring.set(id, pending);
+    }
+    return pending;
+  }
+
+  private async acquireNow(id: string, ref: PartitionRef): Promise<void> {
+    const { connection, clock, instance, group, leaseTtlMs, events } = this.deps;
+    const keys = this.keysOf(ref);
+    const nonce = this.nonces.get(id) ?? randomBytes(8).toString('hex');
+    this.nonces.set(id, nonce);
+    const sentAt = clock.monotonic();
+    const reply = await connection.run(call(acquire, keys, { instance, nonce, ttl: leaseTtlMs }));
+    this.nonces.delete(id);
+    if (reply.status !== 'acquired') return;
+    const { epoch, clean } = reply;
+    const terms = { ...ref, group, keys, token: `${instance}#${epoch}`, epoch, clean, ttlMs: leaseTtlMs };
+    const lease = new Lease(terms, sentAt, clock, (lost, reason) => this.lost(id, lost, reason));
+    if (this.stopping.signal.aborted) {
+      await connection.run(call(release, keys, { token: terms.token, keepLease: 0 }));
+      return;
+    }
+    const consumption = this.deps.consume(lease);
+    const watcher: LeaseWatcher = {
+      lease,
+      pendingSeen: (stream, retryStream) => consumption.pendingSeen(stream, retryStream),
+      paused: () => this.handOver(id, owned, null),
+    };
+    const owned: Owned = { lease, consumption, watcher, leaving: false };
+    this.owned.set(id, owned);
+    this.deps.keeper.add(watcher);
+    events.emit('leaseAcquired', { ...ref, group, epoch, clean });
+    consumption.start();
+  }
+
+  /** Beside everything else: it may take as long as the running handler. */
+  private handOver(id: string, owned: Owned, heir: string | null): void {
+    if (owned.leaving) return;
+    const { events, group, handOverTimeoutMs } = this.deps;
+    this.giveUp(id, owned, heir, handOverTimeoutMs(owned.lease.terms.topic), GRACE_MS).catch((error: unknown) =>
+      events.emit('fault', { component: `ownership:${group}`, class: 'unexpected', error, retryInMs: 0 }),
+    );
+  }
+
+  /** In order: no new reads, the running handler may finish, settled, released, announced with its heir. */
+  private async giveUp(
+    id: string,
+    owned: Owned,
+    heir: string | null,
+    timeoutMs: number,
+    graceMs: number,
+  ): Promise<void> {
+    const { lease, consumption, watcher } = owned;
+    const { connection, keeper, events, announcements, group, instance, clock } = this.deps;
+    if (owned.leaving) {
+      await within(clock, consumption.finished(), timeoutMs);
+      return;
+    }
+    owned.leaving = true;
+    const inOrder = await consumption.drain(timeoutMs, graceMs);
+    keeper.remove(watcher);
+    if (lease.isEnded) return;
+    // Without that the handler may still settle until the lease, which is renewed no more, ends by itself.
+    if (inOrder) lease.end();
+    const { topic, partition, keys, token, epoch } = lease.terms;
+    try {
+      // A handler that did not end keeps the lease until it ends by itself: nobody may run beside it.
+      const keepLease = inOrder ? 0 : 1;
+      await connection.withTimeout(connection.run(call(release, keys, { token, keepLease })), 1_000);
+      if (inOrder) {
+        events.emit('leaseReleased', { topic, partition, group, epoch });
+        announcements.publish({ type: 'released', group, instance, topic, partition, heir });
+      }
+    } catch (error) {
+      // Not released: it ends by itself, and the heir waits for that.
+      events.emit('fault', {
+        component: `ownership:${group}`,
+        class: classifyRedisError(error),
+        error,
+        retryInMs: 0,
+      });
+    }
+    this.forget(id, owned);
+  }
+
+  private lost(id: string, lease: Lease, reason: LeaseLoss): void {
+    const { topic, partition, group, epoch } = lease.terms;
+    this.deps.events.emit('leaseLost', { topic, partition, group, epoch, reason });
+    const owned = this.owned.get(id);
+    if (owned?.lease !== lease) return;
+    this.deps.keeper.remove(owned.watcher);
+    this.forget(id, owned);
+    this.reconcileSoon();
+  }
+
+  private forget(id: string, owned: Owned): void {
+    this.owned.delete(id);
+    this.closing.add(id);
+    this.deps.onEnded(owned.lease);
+    void owned.consumption.finished().then(() => {
+      this.closing.delete(id);
+      this.reconcileSoon();
+    });
+  }
+
+  private async run(): Promise<void> {
+    const { connection, clock, events, random, group, instance, announcements, rebalanceIntervalMs } = this.deps;
+    const { signal } = this.stopping;
+    let announced = false;
+    let faultSince: number | undefined;
+    while (!signal.aborted) {
+      let waitMs = rebalanceIntervalMs;
+      this.requested = false;
+      try {
+        if (!announced) {
+          if (!(await connection.whenReady(rebalanceIntervalMs, signal))) continue;
+          await this.deps.membership.beat();
+          announcements.publish({ type: 'joined', group, instance });
+          announced = true;
+          await pause(clock, 100 + 50 * random(), signal);
+          if (signal.aborted) break;
+        }
+        waitMs = await this.runOnce();
+        if (faultSince !== undefined)
+          events.emit('recovered', { component: `ownership:${group}`, afterMs: clock.monotonic() - faultSince });
+        faultSince = undefined;
+        this.backoff.reset();
+      } catch (error) {
+        if (signal.aborted) break;
+        waitMs = this.backoff.next();
+        faultSince ??= clock.monotonic();
+        events.emit('fault', {
+          component: `ownership:${group}`,
+          class: classifyRedisError(error),
+          error,
+          retryInMs: waitMs,
+        });
+      }
+      if (this.requested) continue;
+      const woken = new AbortController();
+      this.wake = () => woken.abort();
+      await pause(clock, waitMs, woken.signal);
+      this.wake = undefined;
+    }
+  }
+
+  private heard(announcement: Announcement): void {
+    const { group, instance } = this.deps;
+    if (announcement.type === 'due' || announcement.group !== group || announcement.instance === instance) return;
+    if (announcement.type === 'released' && announcement.heir === instance && this.hasReconciled) {
+      const { topic, partition } = announcement;
+      const known = this.partitions.some((ref) => ref.topic === topic && ref.partition === partition);
+      if (known) this.acquirePartition({ topic, partition }).catch(() => this.reconcileSoon());
+    }
+    if (announcement.type !== 'released' || announcement.heir !== instance) this.reconcileSoon();
+  }
+
+  /** Several announcements in a row lead to one look. */
+  private reconcileSoon(): void {
+    if (this.stopping.signal.aborted || this.debounce !== undefined) return;
+    this.debounce = this.deps.clock.setTimer(
+      () => {
+        this.debounce = undefined;
+        this.requested = true;
+        this.wake?.();
+      },
+      20 + 20 * this.deps.random(),
+    );
+  }
+
+  private heirsWithoutMe(): ReadonlyMap<string, string | null> {
+    const { instance } = this.deps;
+    const others = this.members.filter((member) => member.id !== instance);
+    const theirs = new Map([...this.owners].filter(([, owner]) => owner !== instance));
+    return assign(others, this.partitions, theirs).owners;
+  }
+
+  private async readHolders(refs: readonly PartitionRef[]): Promise<Map<string, LeaseHolder>> {
+    const { connection, isCluster } = this.deps;
+    const size = isCluster ? 1 : HOLDERS_PER_CALL;
+    const found = new Map<string, LeaseHolder>();
+    const pages: Promise<void>[] = [];
+    for (let i = 0; i < refs.length; i += size) {
+      const page = refs.slice(i, i + size);
+      const leases = page.map((ref) => this.keysOf(ref).lease);
+      pages.push(
+        connection.run(callMulti(holders, leases, [])).then((answers) => {
+          for (const [at, ref] of page.entries()) found.set(partitionId(ref.topic, ref.partition), answers[at]!);
+        }),
+      );
+    }
+    await Promise.all(pages);
+    return found;
+  }
+
+  private keysOf({ topic, partition }: PartitionRef): ReturnType<Keys['groupPartition']> {
+    return this.deps.keys.groupPartition(topic, partition, this.deps.group);
+  }
+
+  private warnOverCap({ overCap, owners }: Assignment): void {
+    const mine = [...overCap].filter((id) => owners.get(id) === this.deps.instance).sort();
+    const text = mine.join(' ');
+    if (text === this.warnedOverCap) return;
+    this.warnedOverCap = text;
+    if (mine.length === 0) return;
+    this.deps.events.emit('warning', {
+      message: 'partitions are taken over maxLeasedPartitionsPerConsumer, since no other member can take them',
+      fields: { group: this.deps.group, partitions: mine },
+    });
+  }
+}
+
+function instanceOf(token: string): string {
+  return token.slice(0, token.lastIndexOf('#'));
+}

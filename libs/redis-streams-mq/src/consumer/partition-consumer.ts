@@ -1,0 +1,129 @@
+import { within } from '../core/clock.js';
+import type { HandlerDefinition } from '../core/handler.js';
+import type { Serializer } from '../core/serializer.js';
+import { EntryQueue } from './entry-queue.js';
+import type { Lease } from './lease.js';
+import { Ledger } from './ledger.js';
+import { MessageRunner } from './message-runner.js';
+import { PartitionIntake, type PartitionIntakeDeps, type RawEntries } from './partition-intake.js';
+import { PartitionWorker, type PartitionWorkerDeps } from './partition-worker.js';
+import { Settler } from './settler.js';
+
+export interface PartitionConsumerDeps
+  extends
+    Omit<PartitionIntakeDeps, 'queue' | 'ledger' | 'settler' | 'batch'>,
+    Omit<PartitionWorkerDeps, 'queue' | 'settler' | 'runner'> {
+  readonly handler: HandlerDefinition;
+  readonly serializer: Serializer;
+  /** The server's clock as far as this process knows it, in milliseconds. */
+  readonly serverNow: () => number;
+  /** The group's bucket has an item due in that many milliseconds. */
+  readonly onRetryDue: (inMs: number) => void;
+}
+
+/** Consumes one owned partition for one group, from the lease's beginning to its end: intake, handling, settling. */
+export class PartitionConsumer {
+  private readonly queue: EntryQueue;
+  private readonly ledger: Ledger;
+  private readonly settler: Settler;
+  private readonly runner: MessageRunner;
+  private readonly intake: PartitionIntake;
+  private readonly worker: PartitionWorker;
+
+  constructor(private readonly deps: PartitionConsumerDeps) {
+    const batch = deps.handler.options.batchCount;
+    this.ledger = new Ledger(deps.inFlight);
+    this.queue = new EntryQueue(batch, () => this.intake.roomCameFree());
+    this.settler = new Settler({ ...deps, ledger: this.ledger, onGroupLost: () => this.intake.groupLost() });
+    this.runner = new MessageRunner(deps);
+    const { queue, ledger, settler, runner } = this;
+    this.intake = new PartitionIntake({
+      ...deps,
+      queue,
+      ledger,
+      settler,
+      batch,
+      pageSize: Math.max(batch, deps.pageSize),
+    });
+    this.worker = new PartitionWorker({ ...deps, queue, settler, runner });
+    deps.lease.controller.signal.addEventListener('abort', () => this.end(), { once: true });
+  }
+
+  get lease(): Lease {
+    return this.deps.lease;
+  }
+
+  /** Why this partition cannot be read at present, or `undefined`. */
+  get failing(): string | undefined {
+    return this.intake.failing;
+  }
+
+  /** For how long a handler has overrun its time without ending, in milliseconds, or `null`. */
+  get stuckForMs(): number | null {
+    return this.worker.stuckForMs;
+  }
+
+  get room(): number {
+    return this.intake.room;
+  }
+
+  start(): void {
+    this.intake.start();
+    this.worker.start();
+  }
+
+  accept(entries: RawEntries, asked: number): Promise<void> {
+    return this.intake.accept(entries, asked);
+  }
+
+  readFailed(error: unknown): void {
+    this.intake.readFailed(error);
+  }
+
+  requestCheck(): void {
+    this.intake.requestCheck();
+  }
+
+  pendingSeen(stream: number, retry: number): void {
+    this.intake.pendingSeen(stream, retry);
+  }
+
+  /**
+   * Ends in order: reads no more, drops what has not started, waits for the running handler and settles. After
+   * `timeoutMs` the handler is told to stop and gets `graceMs` more. Resolves true when nothing of this partition runs
+   * and everything was sent to be settled, so that the lease may be released.
+   */
+  async drain(timeoutMs: number, graceMs: number): Promise<boolean> {
+    const { clock, lease, outsideRead, onReadableChanged } = this.deps;
+    this.intake.stop();
+    this.worker.stop();
+    this.queue.clear();
+    onReadableChanged();
+    const finished = (async (): Promise<void> => {
+      await outsideRead();
+      await this.finished();
+      await this.settler.settled();
+    })();
+    let inOrder = await within(clock, finished, timeoutMs);
+    if (!inOrder) {
+      this.runner.abortForShutdown();
+      inOrder = await within(clock, finished, graceMs);
+    }
+    if (inOrder) this.end();
+    return inOrder && !lease.isEnded;
+  }
+
+  /** Resolves when no code of the user runs for this ownership any more. */
+  async finished(): Promise<void> {
+    await Promise.all([this.intake.finished(), this.worker.finished()]);
+  }
+
+  private end(): void {
+    this.intake.stop();
+    this.worker.stop();
+    this.queue.clear();
+    this.settler.discard();
+    this.ledger.clear();
+    this.deps.onReadableChanged();
+  }
+}

@@ -1,0 +1,208 @@
+import { pause, type Clock } from '../core/clock.js';
+import type { GroupPartitionRef, MqEvents } from '../core/events.js';
+import type { HandlerDefinition } from '../core/handler.js';
+import { Backoff, backoffMs } from '../core/retry-policy.js';
+import type { Connection } from '../redis/connection.js';
+import { classifyRedisError } from '../redis/redis-errors.js';
+import { call } from '../redis/script.js';
+import { markCrash } from '../redis/scripts/pending.script.js';
+import { deadLetterMetadata } from './dead-letter-metadata.js';
+import type { EntryQueue } from './entry-queue.js';
+import type { Entry } from './entry.js';
+import type { HandlerSlots } from './handler-slots.js';
+import type { Lease } from './lease.js';
+import type { MessageRunner, RunReport } from './message-runner.js';
+import type { Settler } from './settler.js';
+
+export interface PartitionWorkerDeps {
+  readonly handler: HandlerDefinition;
+  readonly lease: Lease;
+  readonly queue: EntryQueue;
+  readonly settler: Settler;
+  readonly runner: MessageRunner;
+  readonly slots: HandlerSlots;
+  readonly connection: Connection;
+  readonly clock: Clock;
+  readonly events: MqEvents;
+  readonly random: () => number;
+  readonly ackFlushMs: number;
+}
+
+/** A handler call longer than this is followed by its acknowledgement before the next one starts. */
+const FAST_HANDLER_MS = 1;
+/** Deaths of owners after which an entry is taken for their cause. */
+const MAX_CRASHES = 3;
+
+/** Handles the entries of one partition one by one, in the order of the queue, and says what became of each. */
+export class PartitionWorker {
+  private readonly stopping = new AbortController();
+  private readonly ref: GroupPartitionRef;
+  private readonly component: string;
+  /** A handler that has not ended although its time is over. */
+  private zombie: Promise<void> | null = null;
+  private zombieSince = 0;
+  private loop: Promise<void> | undefined;
+
+  constructor(private readonly deps: PartitionWorkerDeps) {
+    const { topic, partition, group } = deps.lease.terms;
+    this.ref = { topic, partition, group };
+    this.component = `worker:${topic}:${partition}:${group}`;
+  }
+
+  /** For how long a handler has overrun its time without ending, in milliseconds, or `null`. */
+  get stuckForMs(): number | null {
+    return this.zombie === null ? null : this.deps.clock.monotonic() - this.zombieSince;
+  }
+
+  start(): void {
+    this.loop ??= this.run();
+  }
+
+  /** Starts nothing more. The handler that runs goes on; `finished` waits for it. */
+  stop(): void {
+    this.stopping.abort();
+    this.deps.queue.notify();
+  }
+
+  /** Resolves when no code of the user runs for this partition any more. */
+  async finished(): Promise<void> {
+    await this.loop;
+    await this.zombie;
+  }
+
+  private get isOver(): boolean {
+    return this.stopping.signal.aborted || this.deps.lease.isEnded;
+  }
+
+  private async run(): Promise<void> {
+    const { queue, settler, slots, lease, clock, ackFlushMs } = this.deps;
+    let wasFast = true;
+    while (!this.isOver) {
+      if (!queue.isReady) {
+        settler.flush();
+        await queue.changed();
+        continue;
+      }
+      if (!slots.tryTake()) {
+        settler.flush();
+        await slots.take();
+      }
+      try {
+        // Everything may have changed while this waited for its turn, and the process may have been frozen.
+        if (this.isOver) break;
+        if (!lease.isTrusted) {
+          lease.lose('expired');
+          break;
+        }
+        const entry = queue.take();
+        if (entry === undefined) continue;
+        settler.flushIfOlderThan(wasFast ? ackFlushMs : 0);
+        const startedAt = clock.monotonic();
+        await this.handleSafely(entry);
+        wasFast = clock.monotonic() - startedAt <= FAST_HANDLER_MS;
+      } finally {
+        slots.give();
+      }
+      // Never two handlers at once: after a timeout the partition waits until the user's code has really ended.
+      if (this.zombie !== null) await Promise.race([this.zombie, aborted(this.stopping.signal)]);
+    }
+  }
+
+  /** Whatever goes wrong here, the loop goes on; the entry stays pending and the next owner, or a restart, meets it. */
+  private async handleSafely(entry: Entry): Promise<void> {
+    try {
+      await this.handle(entry);
+    } catch (error) {
+      this.deps.events.emit('fault', { component: this.component, class: 'unexpected', error, retryInMs: 0 });
+    }
+  }
+
+  private async handle(entry: Entry): Promise<void> {
+    entry.state = 'running';
+    if (entry.suspect && !(await this.markSuspect(entry))) return;
+    const report = await this.deps.runner.run(entry);
+    if (report.ended !== null) {
+      this.zombieSince = this.deps.clock.monotonic();
+      this.zombie = report.ended.finally(() => (this.zombie = null));
+    }
+    this.settle(entry, report);
+  }
+
+  /** False when the entry is not to be handled: owners have died on it too often, or the lease is gone. */
+  private async markSuspect(entry: Entry): Promise<boolean> {
+    const { lease, connection, clock, events } = this.deps;
+    const { keys, token, epoch } = lease.terms;
+    const backoff = new Backoff({ minMs: 50, maxMs: 2_000 });
+    while (!this.isOver) {
+      try {
+        const mark = await connection.run(call(markCrash, keys, { token, id: entry.id, epoch }));
+        if (mark.status === 'fenced') {
+          lease.lose('taken');
+          return false;
+        }
+        if (mark.deaths < MAX_CRASHES) return lease.isTrusted;
+        const error = new Error(`${mark.deaths} owners ended while they handled this message`);
+        this.bury(entry, null, entry.attemptsMade, 'crash-loop', error);
+        return false;
+      } catch (error) {
+        const retryInMs = backoff.next();
+        events.emit('fault', { component: this.component, class: classifyRedisError(error), error, retryInMs });
+        await pause(clock, retryInMs, this.stopping.signal);
+      }
+    }
+    entry.state = 'waiting';
+    return false;
+  }
+
+  private settle(entry: Entry, { result, message }: RunReport): void {
+    const { lease, settler, handler, random } = this.deps;
+    if (lease.isEnded) return;
+    const { options } = handler;
+    const attempts = entry.attemptsMade + 1;
+    switch (result.type) {
+      case 'success':
+        settler.ack(entry);
+        break;
+      case 'aborted':
+        entry.state = 'waiting';
+        break;
+      case 'dead':
+        // An entry that never reached the handler costs no attempt.
+        this.bury(entry, message, result.called ? attempts : entry.attemptsMade, result.reason, result.error);
+        break;
+      case 'retry':
+        if (attempts >= options.retryMaxAttempts) {
+          this.bury(entry, message, attempts, 'exhausted', result.error);
+        } else {
+          const bounds = { baseMs: options.retryBaseBackoffMs, maxMs: options.retryMaxBackoffMs };
+          settler.retry(entry, attempts, result.delayMs ?? backoffMs(attempts, bounds, random), result.error);
+        }
+        break;
+    }
+  }
+
+  private bury(
+    entry: Entry,
+    message: RunReport['message'],
+    attempts: number,
+    reason: Parameters<Settler['dead']>[2],
+    error: unknown,
+  ): void {
+    const metadata = deadLetterMetadata({
+      ...this.ref,
+      originalMessageId: entry.origin,
+      message,
+      attempts,
+      reason,
+      error,
+    });
+    this.deps.settler.dead(entry, attempts, reason, error, metadata);
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}

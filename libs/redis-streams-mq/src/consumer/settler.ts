@@ -1,0 +1,320 @@
+import type { Clock, Timer } from '../core/clock.js';
+import { thrownText } from '../core/errors.js';
+import type { DeadReason, MqEvents } from '../core/events.js';
+import { Backoff } from '../core/retry-policy.js';
+import { compareStreamIds } from '../core/stream-id.js';
+import type { Connection, Outcome } from '../redis/connection.js';
+import { classifyRedisError, replyCode } from '../redis/redis-errors.js';
+import type { Arg } from '../redis/reply.js';
+import { call, type ScriptCall } from '../redis/script.js';
+import {
+  dead,
+  fail,
+  settle,
+  type DeadReply,
+  type FailReply,
+  type SettleReply,
+} from '../redis/scripts/settle.script.js';
+import { SOURCES, type Entry, type Source } from './entry.js';
+import type { Lease } from './lease.js';
+import type { Ledger } from './ledger.js';
+
+interface Retry {
+  readonly kind: 'retry';
+  readonly entry: Entry;
+  readonly attempts: number;
+  readonly delayMs: number;
+  readonly error: unknown;
+}
+
+interface Dead {
+  readonly kind: 'dead';
+  readonly entry: Entry;
+  readonly attempts: number;
+  readonly reason: DeadReason;
+  readonly error: unknown;
+  readonly metadata: readonly Arg[];
+}
+
+type Reply = SettleReply | FailReply | DeadReply;
+
+/** Part of a flush: one script call, what to do with its answer, and what goes back if there is none. */
+interface Step {
+  readonly call: ScriptCall<Reply>;
+  readonly items: readonly (Entry | Retry | Dead)[];
+  readonly done: (reply: Exclude<Reply, { status: 'fenced' }>) => void;
+}
+
+export interface SettlerDeps {
+  readonly connection: Connection;
+  readonly clock: Clock;
+  readonly events: MqEvents;
+  readonly lease: Lease;
+  readonly ledger: Ledger;
+  readonly ackFlushMs: number;
+  /** The group is not there any more. */
+  readonly onGroupLost: () => void;
+  /** The group's bucket has an item due in that many milliseconds. */
+  readonly onRetryDue: (inMs: number) => void;
+}
+
+const ERROR_TEXT_LENGTH = 500;
+
+/** What is said of an error in Redis: its message, cut. Never its payload. */
+export function errorText(error: unknown): string {
+  if (error === undefined) return '';
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : thrownText(error);
+  return text.length > ERROR_TEXT_LENGTH ? `${text.slice(0, ERROR_TEXT_LENGTH)}...` : text;
+}
+
+/**
+ * Takes the outcomes of one partition to Redis, fenced by its lease. An entry leaves the ledger when its script has
+ * answered; one whose script failed stays and is tried again, so nothing is lost and nothing behind it waits.
+ */
+export class Settler {
+  private acks: Record<Source, Entry[]> = { stream: [], retry: [] };
+  private moves: (Retry | Dead)[] = [];
+  /** What met an error and waits for its next try. */
+  private later: (Entry | Retry | Dead)[] = [];
+  private oldestAckAt = Infinity;
+  private flushTimer: Timer | undefined;
+  private laterTimer: Timer | undefined;
+  private readonly backoff = new Backoff({ minMs: 50, maxMs: 5_000 });
+  private readonly outstanding = new Map<number, Promise<void>>();
+  private sequence = 0;
+  private held = false;
+  private check: { readonly mark: number; readonly removed: Record<Source, number> } | undefined;
+
+  constructor(private readonly deps: SettlerDeps) {}
+
+  ack(entry: Entry): void {
+    entry.state = 'settling';
+    this.acks[entry.source].push(entry);
+    if (this.oldestAckAt !== Infinity) return;
+    this.oldestAckAt = this.deps.clock.monotonic();
+    this.flushTimer = this.deps.clock.setTimer(() => this.flush(), this.deps.ackFlushMs);
+  }
+
+  retry(entry: Entry, attempts: number, delayMs: number, error: unknown): void {
+    entry.state = 'settling';
+    this.moves.push({ kind: 'retry', entry, attempts, delayMs, error });
+    this.flush();
+  }
+
+  dead(entry: Entry, attempts: number, reason: DeadReason, error: unknown, metadata: readonly Arg[]): void {
+    entry.state = 'settling';
+    this.moves.push({ kind: 'dead', entry, attempts, reason, error, metadata });
+    this.flush();
+  }
+
+  /** Called before a handler starts: a crash during it may repeat no more than the last milliseconds. */
+  flushIfOlderThan(ageMs: number): void {
+    if (this.oldestAckAt !== Infinity && this.deps.clock.monotonic() - this.oldestAckAt >= ageMs) this.flush();
+  }
+
+  /** Sends what is collected. Written to the socket before this returns, so that a later command is answered later. */
+  flush(): void {
+    if (this.held) return;
+    this.flushTimer?.cancel();
+    this.oldestAckAt = Infinity;
+    if (this.deps.lease.isEnded || !this.hasQueued) return;
+    const steps = this.takeSteps();
+    const sequence = ++this.sequence;
+    const answered = this.send(steps, sequence).finally(() => this.outstanding.delete(sequence));
+    this.outstanding.set(sequence, answered);
+  }
+
+  /**
+   * Sends everything, what waits for its next try included, and resolves when it has been answered. What failed again
+   * stays pending in Redis, for this owner's next try or for the next owner.
+   */
+  async settled(): Promise<void> {
+    this.laterTimer?.cancel();
+    this.resend();
+    while (this.outstanding.size > 0) await Promise.all(this.outstanding.values());
+  }
+
+  /** From now on nothing is sent until `unhold`: the pending entries are being read. */
+  hold(): void {
+    this.held = true;
+  }
+
+  unhold(): void {
+    this.held = false;
+    this.flush();
+  }
+
+  /**
+   * Marks the moment at which the server's pending total is asked for. The function returned resolves to how many
+   * entries of each source that total still counts although they have left the ledger since.
+   */
+  beginCheck(): () => Promise<Record<Source, number>> {
+    const check = { mark: this.sequence, removed: { stream: 0, retry: 0 } };
+    this.check = check;
+    const before = [...this.outstanding.values()];
+    return async () => {
+      await Promise.all(before);
+      this.check = undefined;
+      return check.removed;
+    };
+  }
+
+  /** Forgets what was collected: the lease is lost or the group is gone. */
+  discard(): void {
+    this.flushTimer?.cancel();
+    this.laterTimer?.cancel();
+    this.acks = { stream: [], retry: [] };
+    this.moves = [];
+    this.later = [];
+    this.oldestAckAt = Infinity;
+  }
+
+  private get hasQueued(): boolean {
+    return this.acks.stream.length > 0 || this.acks.retry.length > 0 || this.moves.length > 0;
+  }
+
+  private takeSteps(): Step[] {
+    const steps: Step[] = [];
+    for (const source of SOURCES) {
+      const acks = this.acks[source];
+      if (acks.length > 0) steps.push(this.ackStep(source, acks));
+      const retries = this.moves.filter((move) => move.kind === 'retry' && move.entry.source === source) as Retry[];
+      if (retries.length > 0) steps.push(this.retryStep(source, retries));
+    }
+    for (const move of this.moves) if (move.kind === 'dead') steps.push(this.deadStep(move));
+    this.acks = { stream: [], retry: [] };
+    this.moves = [];
+    return steps;
+  }
+
+  private fence(source: Source): { token: string; group: string; onRetryStream: string } {
+    const { token, group } = this.deps.lease.terms;
+    return { token, group, onRetryStream: source === 'retry' ? '1' : '0' };
+  }
+
+  private keys(source: Source): {
+    source: string;
+    lease: string;
+    commit: string;
+    crash: string;
+    retry: string;
+    retryItems: string;
+    dlq: string;
+  } {
+    const { keys } = this.deps.lease.terms;
+    return { ...keys, source: source === 'retry' ? keys.retryStream : keys.stream };
+  }
+
+  private ackStep(source: Source, entries: Entry[]): Step {
+    const ids = entries.map((entry) => entry.id).sort(compareStreamIds);
+    return {
+      call: call(settle, this.keys(source), this.fence(source), ids),
+      items: entries,
+      done: (reply) => {
+        for (const entry of entries) this.remove(entry);
+        if ('acked' in reply && reply.acked > 0) this.deps.events.emit('acked', { ...this.ref, count: reply.acked });
+      },
+    };
+  }
+
+  private retryStep(source: Source, retries: readonly Retry[]): Step {
+    const rest = retries.flatMap(({ entry, attempts, delayMs, error }) => [
+      entry.id,
+      entry.origin,
+      attempts,
+      delayMs,
+      errorText(error),
+    ]);
+    return {
+      call: call(fail, this.keys(source), this.fence(source), rest),
+      items: retries,
+      done: (reply) => {
+        const { results, nextDue, now } = reply as Extract<FailReply, { status: 'ok' }>;
+        for (const [i, { entry, attempts, delayMs, error }] of retries.entries()) {
+          this.remove(entry);
+          if (results[i] === 'moved')
+            this.deps.events.emit('retried', { ...this.ref, id: entry.origin, attempt: attempts, delayMs, error });
+          if (results[i] === 'deleted') this.deps.events.emit('payloadMissing', { ...this.ref, ids: [entry.origin] });
+        }
+        if (nextDue !== null) this.deps.onRetryDue(Math.max(0, nextDue - now));
+      },
+    };
+  }
+
+  private deadStep(item: Dead): Step {
+    const { entry, attempts, reason, error, metadata } = item;
+    return {
+      call: call(dead, this.keys(entry.source), { ...this.fence(entry.source), id: entry.id }, metadata),
+      items: [item],
+      done: (reply) => {
+        this.remove(entry);
+        if (reply.status === 'dead')
+          this.deps.events.emit('dead', { ...this.ref, id: entry.origin, attempt: attempts, reason, error });
+        if (reply.status === 'deleted') this.deps.events.emit('payloadMissing', { ...this.ref, ids: [entry.origin] });
+      },
+    };
+  }
+
+  private get ref(): { topic: string; partition: number; group: string } {
+    const { topic, partition, group } = this.deps.lease.terms;
+    return { topic, partition, group };
+  }
+
+  private remove(entry: Entry): void {
+    if (this.deps.ledger.remove(entry.source, entry.id) && this.removing > (this.check?.mark ?? Infinity)) {
+      this.check!.removed[entry.source]++;
+    }
+  }
+
+  /** The flush whose answers are being dealt with. */
+  private removing = 0;
+
+  private async send(steps: readonly Step[], sequence: number): Promise<void> {
+    let outcomes: readonly Outcome<Reply>[];
+    try {
+      outcomes = await this.deps.connection.runAll(steps.map((step) => step.call));
+    } catch (error) {
+      outcomes = steps.map(() => ({ ok: false, error: error as Error }));
+    }
+    this.removing = sequence;
+    let failure: Error | undefined;
+    for (const [i, step] of steps.entries()) {
+      const outcome = outcomes[i]!;
+      if (!outcome.ok) {
+        failure = outcome.error;
+        this.later.push(...step.items);
+      } else if (outcome.value.status === 'fenced') {
+        this.deps.lease.lose('taken');
+      } else {
+        step.done(outcome.value);
+      }
+    }
+    if (failure === undefined) this.backoff.reset();
+    else this.failed(failure);
+  }
+
+  private failed(error: Error): void {
+    const { clock, events, lease, onGroupLost } = this.deps;
+    if (lease.isEnded) return;
+    if (replyCode(error) === 'NOGROUP') onGroupLost();
+    const retryInMs = this.backoff.next();
+    events.emit('fault', {
+      component: `settle:${lease.terms.topic}:${lease.terms.partition}:${lease.terms.group}`,
+      class: classifyRedisError(error),
+      error,
+      retryInMs,
+    });
+    this.laterTimer?.cancel();
+    this.laterTimer = clock.setTimer(() => this.resend(), retryInMs);
+  }
+
+  private resend(): void {
+    const again = this.later;
+    this.later = [];
+    for (const item of again) {
+      if ('kind' in item) this.moves.push(item);
+      else this.acks[item.source].push(item);
+    }
+    this.flush();
+  }
+}

@@ -1,0 +1,103 @@
+export interface MqErrorOptions {
+  readonly cause?: unknown;
+  /** Whether the same call may succeed later without a change by the caller. */
+  readonly retryable?: boolean;
+  /** Fields for logs and for code; never a payload, never a credential. */
+  readonly context?: Readonly<Record<string, unknown>>;
+}
+
+/** Root of every error this library throws. `code` is stable; the message is for people. */
+export class MqError extends Error {
+  readonly retryable: boolean;
+  readonly context: Readonly<Record<string, unknown>>;
+
+  constructor(
+    readonly code: string,
+    message: string,
+    options: MqErrorOptions = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = new.target.name;
+    this.retryable = options.retryable ?? false;
+    this.context = options.context ?? {};
+  }
+}
+
+/** Options that cannot work; lists every problem at once. Code `MQ_INVALID_OPTIONS`. */
+export class MqInvalidOptionsError extends MqError {
+  constructor(readonly problems: readonly string[]) {
+    super(
+      'MQ_INVALID_OPTIONS',
+      `redis-streams-mq options are invalid:\n${problems.map((p) => `  - ${p}`).join('\n')}`,
+      {
+        context: { problems },
+      },
+    );
+  }
+}
+
+/** A handler that cannot be registered: duplicate, unsupported scope, bad name. Code `MQ_INVALID_HANDLER`. */
+export class MqInvalidHandlerError extends MqError {
+  constructor(readonly problems: readonly string[]) {
+    super('MQ_INVALID_HANDLER', `stream handlers are invalid:\n${problems.map((p) => `  - ${p}`).join('\n')}`, {
+      context: { problems },
+    });
+  }
+}
+
+/** A topic, group or instance name that breaks the naming rule. Code `MQ_INVALID_NAME`. */
+export class MqInvalidNameError extends MqError {
+  constructor(message: string, context: Readonly<Record<string, unknown>>) {
+    super('MQ_INVALID_NAME', message, { context });
+  }
+}
+
+/**
+ * A message that was refused before anything was sent. Codes: `MQ_UNSERIALIZABLE`, `MQ_PAYLOAD_TOO_LARGE`,
+ * `MQ_INVALID_MESSAGE`, `MQ_INVALID_PARTITION`.
+ */
+export class MqInvalidMessageError extends MqError {}
+
+/**
+ * A send that did not succeed. Codes: `MQ_SEND_TIMEOUT` (never sent: safe to send again), `MQ_SEND_OUTCOME_UNKNOWN`
+ * (sent, no answer: it may be stored; send again with the same `eventId` and handlers can deduplicate),
+ * `MQ_SEND_REFUSED` (Redis refused it: full, read-only, no permission), `MQ_TOPIC_NOT_FOUND`, `MQ_DISABLED`, `MQ_CLOSED`.
+ */
+export class MqSendError extends MqError {
+  constructor(
+    code: string,
+    message: string,
+    /** The event id the message has, or would have had. */
+    readonly eventId: string,
+    options: MqErrorOptions = {},
+  ) {
+    super(code, message, { ...options, context: { ...options.context, eventId } });
+  }
+}
+
+/** The lease of a partition is gone: what the holder still does will be refused. Code `MQ_LEASE_LOST`. */
+export class MqLeaseLostError extends MqError {
+  constructor(context: Readonly<Record<string, unknown>>) {
+    super('MQ_LEASE_LOST', 'the lease of this partition is lost; another instance may own it', { context });
+  }
+}
+
+/** A handler ran longer than its `timeoutMs`. Code `MQ_HANDLER_TIMEOUT`. */
+export class MqHandlerTimeoutError extends MqError {
+  constructor(timeoutMs: number, context: Readonly<Record<string, unknown>>) {
+    super('MQ_HANDLER_TIMEOUT', `the handler did not settle within ${timeoutMs} ms`, { context, retryable: true });
+  }
+}
+
+/** Redis could not be used: away, refusing or answering something unexpected. Codes `MQ_REDIS_*`. */
+export class MqRedisError extends MqError {}
+
+/** An admin or dead-letter operation that was refused, with the reason. */
+export class MqAdminError extends MqError {}
+
+/** What can be said of anything that was thrown. */
+export function thrownText(thrown: unknown): string {
+  if (thrown instanceof Error) return thrown.message;
+  if (typeof thrown === 'object' && thrown !== null) return Object.prototype.toString.call(thrown);
+  return String(thrown);
+}

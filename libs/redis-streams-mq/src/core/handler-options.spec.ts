@@ -1,0 +1,109 @@
+import * as fc from 'fast-check';
+import { resolveHandlerOptions, type StreamHandlerOptions } from './handler-options.js';
+import { resolveOptions } from './resolve-options.js';
+
+const moduleOptions = resolveOptions({ startFrom: 'latest', handlerTimeoutMs: 7000, consumerBatchCount: 9 });
+const resolve = (options: unknown): ReturnType<typeof resolveHandlerOptions> =>
+  resolveHandlerOptions(options as StreamHandlerOptions, moduleOptions, 'Orders.on');
+
+describe('resolveHandlerOptions', () => {
+  it('takes what is not given from the module', () => {
+    for (const options of [undefined, {}, { batchCount: undefined }]) {
+      expect(resolve(options)).toEqual({
+        resolved: {
+          batchCount: 9,
+          pollTimeoutMs: 500,
+          retryMaxAttempts: 5,
+          retryBaseBackoffMs: 1000,
+          retryMaxBackoffMs: 60_000,
+          handlerTimeoutMs: 7000,
+          startFrom: 'latest',
+          share: { modulo: 1, remainder: 0 },
+        },
+        problems: [],
+      });
+    }
+  });
+
+  it('prefers what is given, zero included, and freezes it', () => {
+    const { resolved, problems } = resolve({
+      batchCount: 1,
+      pollTimeoutMs: 100,
+      retryMaxAttempts: 1,
+      retryBaseBackoffMs: 0,
+      retryMaxBackoffMs: 0,
+      handlerTimeoutMs: 0,
+      startFrom: 'earliest',
+      partitionModulo: 3,
+      partitionRemainder: 0,
+    });
+    expect(problems).toEqual([]);
+    expect(resolved).toEqual({
+      batchCount: 1,
+      pollTimeoutMs: 100,
+      retryMaxAttempts: 1,
+      retryBaseBackoffMs: 0,
+      retryMaxBackoffMs: 0,
+      handlerTimeoutMs: 0,
+      startFrom: 'earliest',
+      share: { modulo: 3, remainder: 0 },
+    });
+    expect(Object.isFrozen(resolved) && Object.isFrozen(resolved.share)).toBe(true);
+  });
+
+  it('lists all problems, each with the handler that has it', () => {
+    expect(
+      resolve({ batchCount: 0, retryMaxAttemps: 3, startFrom: 'newest', handlerTimeoutMs: '5s' }).problems,
+    ).toEqual([
+      'Orders.on: batchCount must be an integer from 1 to 10000; got 0',
+      'Orders.on: unknown option "retryMaxAttemps"; the nearest known one is retryMaxAttempts',
+      'Orders.on: startFrom must be "earliest" or "latest"; got "newest"',
+      'Orders.on: handlerTimeoutMs must be an integer from 0 to 2147483647; got "5s"',
+    ]);
+  });
+
+  it('checks options against those of the module', () => {
+    expect(resolve({ retryBaseBackoffMs: 70_000 }).problems).toEqual([
+      'Orders.on: retryMaxBackoffMs (60000) must not be less than retryBaseBackoffMs (70000)',
+    ]);
+    expect(resolve({ pollTimeoutMs: 7500 }).problems).toEqual([
+      expect.stringContaining('pollTimeoutMs (7500) must be less than half of the lease (15000 ms)'),
+    ]);
+  });
+
+  it('accepts a share exactly when the remainder is one of the modulo, and is given', () => {
+    const count = fc.option(fc.integer({ min: 0, max: 5 }), { nil: undefined });
+    fc.assert(
+      fc.property(count, count, (partitionModulo, partitionRemainder) => {
+        const none = partitionModulo === undefined && partitionRemainder === undefined;
+        const whole = partitionModulo === 1 && partitionRemainder === undefined;
+        const share =
+          partitionModulo !== undefined && partitionRemainder !== undefined && partitionRemainder < partitionModulo;
+        const { resolved, problems } = resolve({ partitionModulo, partitionRemainder });
+        expect(problems).toHaveLength(none || whole || share ? 0 : 1);
+        const { modulo, remainder } = resolved.share;
+        expect([modulo, remainder]).toEqual(share ? [partitionModulo, partitionRemainder] : [modulo, remainder]);
+      }),
+    );
+  });
+
+  it('never throws, and has options that work whatever it gets', () => {
+    const names = ['batchCount', 'startFrom', 'partitionModulo', '__proto__', 'constructor', 'x', ''];
+    const input = fc.oneof(
+      fc.anything(),
+      fc.array(fc.tuple(fc.constantFrom(...names), fc.anything())).map((pairs): unknown => Object.fromEntries(pairs)),
+    );
+    fc.assert(
+      fc.property(input, (options) => {
+        const { resolved } = resolve(options);
+        expect(resolved.batchCount).toBeGreaterThan(0);
+        expect(['earliest', 'latest']).toContain(resolved.startFrom);
+        expect(resolved.share.remainder).toBeGreaterThanOrEqual(0);
+      }),
+    );
+  });
+
+  it.each([null, 'fast', [], new Map()])('does not take %p for options', (options) => {
+    expect(resolve(options).problems).toEqual([expect.stringMatching(/^Orders\.on: options must be a plain object/)]);
+  });
+});

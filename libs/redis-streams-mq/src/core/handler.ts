@@ -1,0 +1,75 @@
+import type { DeadReason } from './events.js';
+
+/** What a handler is told about the message it gets. */
+export interface StreamContext {
+  readonly topic: string;
+  readonly partition: number;
+  readonly group: string;
+  /** Id of the original entry on the partition stream; the same through retries, dead letters and replays. */
+  readonly id: string;
+  /** The partition key, or `null` when the message was sent without one. */
+  readonly key: string | null;
+  /** Headers as sent; an object without a prototype. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Global and stable: deduplicate by it. UUID text. */
+  readonly eventId: string;
+  /** Which handler call this is for this message and group; the first is 1. */
+  readonly attempt: number;
+  /** Fencing number of this ownership of the partition; it only grows. Write it beside your data and refuse smaller ones. */
+  readonly epoch: number;
+  /** When the event happened, in milliseconds: the sender's, else the time Redis stored the entry. */
+  readonly timestamp: number;
+  /** When Redis stored the original entry, in milliseconds by the server's clock. */
+  readonly publishedAt: number;
+  /** Fires when the lease is lost, the handler's time is over or the process stops and will not wait longer. */
+  readonly signal: AbortSignal;
+  /**
+   * Says that the handler is alive: restarts its timeout and proves the lease.
+   * @throws MqLeaseLostError when the partition is no longer ours.
+   */
+  heartbeat(): Promise<void>;
+}
+
+/** A message as it came out of Redis, decoded. `payload` is what the serializer made of the bytes. */
+export interface ReceivedMessage {
+  readonly payload: unknown;
+  readonly payloadBytes: Buffer;
+  readonly context: StreamContext;
+}
+
+export type HandlerOutcome =
+  | { readonly type: 'success' }
+  | { readonly type: 'retry'; readonly delayMs?: number; readonly error?: unknown }
+  | { readonly type: 'dead'; readonly reason: DeadReason; readonly error?: unknown };
+
+/** Runs the user's method, with whatever pipeline is around it. It should not reject; a rejection counts as a retry. */
+export type HandlerInvoker = (message: ReceivedMessage) => Promise<HandlerOutcome>;
+
+/** Which partitions of a topic this subscription may take: those with `index % modulo === remainder`. */
+export interface PartitionShare {
+  readonly modulo: number;
+  readonly remainder: number;
+}
+
+/** Handler options with every field set; each defaults to the module's option. */
+export interface ResolvedHandlerOptions {
+  readonly batchCount: number;
+  readonly pollTimeoutMs: number;
+  readonly retryMaxAttempts: number;
+  readonly retryBaseBackoffMs: number;
+  readonly retryMaxBackoffMs: number;
+  /** 0 means no timeout. */
+  readonly handlerTimeoutMs: number;
+  readonly startFrom: 'earliest' | 'latest';
+  readonly share: PartitionShare;
+}
+
+/** One subscription: a topic, a group and the code that handles it. */
+export interface HandlerDefinition {
+  readonly topic: string;
+  readonly group: string;
+  /** `Class.method`, for logs and errors. */
+  readonly name: string;
+  readonly options: ResolvedHandlerOptions;
+  readonly invoke: HandlerInvoker;
+}

@@ -1,0 +1,104 @@
+/** Keys of one partition that every group shares. All carry the partition's hash tag: one slot in Cluster. */
+export interface PartitionKeys {
+  readonly stream: string;
+  readonly dlq: string;
+  readonly delayed: string;
+  readonly delayedItems: string;
+  readonly delayedSeq: string;
+  readonly commit: string;
+}
+
+/** Keys of one group on one partition, in the partition's slot. */
+export interface GroupPartitionKeys extends PartitionKeys {
+  readonly retryStream: string;
+  readonly lease: string;
+  readonly epoch: string;
+  readonly retry: string;
+  readonly retryItems: string;
+  readonly held: string;
+  readonly crash: string;
+  readonly paused: string;
+}
+
+export interface TopicKeys {
+  readonly meta: string;
+  readonly partitions: string;
+}
+
+export interface MemberKeys {
+  readonly members: string;
+  readonly info: string;
+}
+
+/**
+ * The one place where key names are built; no other line of TypeScript or Lua concatenates one.
+ * The braces are the Cluster hash tag, so what must change together for a partition is in one slot.
+ */
+export class Keys {
+  /** Registry of topic names. */
+  readonly topics: string;
+  /** Pub/sub channel on which members announce themselves and what they release. */
+  readonly announcements: string;
+
+  constructor(
+    private readonly control: string,
+    private readonly data: string,
+  ) {
+    this.topics = `${control}:topics`;
+    this.announcements = `${control}:announcements`;
+  }
+
+  topic(topic: string): TopicKeys {
+    return {
+      meta: `${this.control}:topic:{${topic}}:meta`,
+      partitions: `${this.control}:topic:{${topic}}:partitions`,
+    };
+  }
+
+  stream(topic: string, partition: number): string {
+    return `${this.data}:{${topic}:p:${partition}}`;
+  }
+
+  partition(topic: string, partition: number): PartitionKeys {
+    const tag = `{${topic}:p:${partition}}`;
+    const delayed = `${this.control}:delayed:${tag}`;
+    return {
+      stream: `${this.data}:${tag}`,
+      dlq: `${this.data}:${tag}:dlq`,
+      delayed,
+      delayedItems: `${delayed}:items`,
+      delayedSeq: `${delayed}:seq`,
+      commit: `${this.control}:commit:${tag}`,
+    };
+  }
+
+  groupPartition(topic: string, partition: number, group: string): GroupPartitionKeys {
+    const tag = `{${topic}:p:${partition}}:${group}`;
+    const retry = `${this.control}:retry:${tag}`;
+    return {
+      ...this.partition(topic, partition),
+      retryStream: `${this.data}:{${topic}:p:${partition}}:retry:${group}`,
+      lease: `${this.control}:lease:${tag}`,
+      epoch: `${this.control}:epoch:${tag}`,
+      retry,
+      retryItems: `${retry}:items`,
+      held: `${this.control}:held:${tag}`,
+      crash: `${this.control}:crash:${tag}`,
+      paused: `${this.control}:paused:${tag}`,
+    };
+  }
+
+  dedup(topic: string, partition: number, dedupId: string): string {
+    return `${this.control}:dedup:{${topic}:p:${partition}}:${dedupId}`;
+  }
+
+  members(group: string): MemberKeys {
+    const members = `${this.control}:members:{${group}}`;
+    return { members, info: `${members}:info` };
+  }
+
+  /** Stream that wakes one instance's blocked reader of one group. */
+  wake(instance: string, group: string): string {
+    return `${this.control}:wake:${instance}:${group}`;
+  }
+}

@@ -1,0 +1,116 @@
+import { MqError } from './errors.js';
+import { eventIdFromWire } from './event-id.js';
+
+/** A message as it is stored: the fields of one stream entry, before they become bytes. */
+export interface StoredMessage {
+  readonly payload: Buffer;
+  /** `null` when sent without a key; the empty string is a key. */
+  readonly key: string | null;
+  /** Wire form, see event-id.ts. */
+  readonly eventId: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** When the event happened, in milliseconds; absent means the time of the entry's id. */
+  readonly timestamp?: number;
+  /** Milliseconds after the entry was stored at which it is no longer worth handling. */
+  readonly ttlMs?: number;
+}
+
+export interface DecodedMessage extends Omit<StoredMessage, 'headers'> {
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** More fields than this are not ours, and could not be passed through one script call. */
+const MAX_FIELDS = 64;
+const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze(Object.create(null) as Record<string, string>);
+
+/** An entry that this library did not write, or that was damaged. It is dead-lettered as `malformed`. */
+export class MalformedEntryError extends MqError {
+  constructor(reason: string, cause?: unknown) {
+    super('MQ_MALFORMED_ENTRY', `malformed stream entry: ${reason}`, { cause });
+  }
+}
+
+/** Fields in a fixed order, so that neighbouring entries share their field names in Redis' memory. */
+export function encodeMessage(message: StoredMessage): (string | Buffer)[] {
+  const fields: (string | Buffer)[] = ['payload', message.payload];
+  if (message.key !== null) fields.push('key', message.key);
+  fields.push('eventId', message.eventId);
+  if (message.headers !== undefined) fields.push('headers', JSON.stringify(message.headers));
+  if (message.timestamp !== undefined) fields.push('timestamp', String(message.timestamp));
+  if (message.ttlMs !== undefined) fields.push('ttl', String(message.ttlMs));
+  return fields;
+}
+
+/** @throws MalformedEntryError naming what is wrong. */
+export function decodeMessage(fields: readonly Buffer[]): DecodedMessage {
+  if (fields.length > MAX_FIELDS * 2) throw new MalformedEntryError(`${fields.length / 2} fields`);
+  let payload: Buffer | undefined;
+  let key: string | null = null;
+  let eventId: string | undefined;
+  let headers = NO_HEADERS;
+  let timestamp: number | undefined;
+  let ttlMs: number | undefined;
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const value = fields[i + 1]!;
+    switch (fields[i]!.toString('latin1')) {
+      case 'payload':
+        payload = value;
+        break;
+      case 'key':
+        key = value.toString('utf8');
+        break;
+      case 'eventId':
+        eventId = value.toString('latin1');
+        break;
+      case 'headers':
+        headers = decodeHeaders(value);
+        break;
+      case 'timestamp':
+        timestamp = decodeMillis('timestamp', value);
+        break;
+      case 'ttl':
+        ttlMs = decodeMillis('ttl', value);
+        break;
+    }
+  }
+  if (payload === undefined) throw new MalformedEntryError('no payload field');
+  if (eventId === undefined) throw new MalformedEntryError('no eventId field');
+  try {
+    eventId = eventIdFromWire(eventId);
+  } catch (error) {
+    throw new MalformedEntryError('bad eventId', error);
+  }
+  return {
+    payload,
+    key,
+    eventId,
+    headers,
+    ...(timestamp === undefined ? undefined : { timestamp }),
+    ...(ttlMs === undefined ? undefined : { ttlMs }),
+  };
+}
+
+function decodeHeaders(bytes: Buffer): Readonly<Record<string, string>> {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    throw new MalformedEntryError('headers are not JSON', error);
+  }
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) {
+    throw new MalformedEntryError('headers are not an object');
+  }
+  // Without a prototype, so that a header named `__proto__` is a header and nothing else.
+  const headers = Object.create(null) as Record<string, string>;
+  for (const [name, value] of Object.entries(parsed)) {
+    if (typeof value !== 'string') throw new MalformedEntryError('a header is not a string');
+    headers[name] = value;
+  }
+  return headers;
+}
+
+function decodeMillis(field: string, bytes: Buffer): number {
+  const value = Number(bytes.toString('latin1'));
+  if (bytes.length === 0 || !Number.isSafeInteger(value) || value < 0) throw new MalformedEntryError(`bad ${field}`);
+  return value;
+}

@@ -1,0 +1,61 @@
+// Public API. What is not named here may change in any release.
+
+export { RedisStreamsMqModule } from './nest/redis-streams-mq.module.js';
+export type {
+  MqModuleExtras,
+  MqOptionsFactory,
+  MqQueueOptions,
+  RedisStreamsMqModuleAsyncOptions,
+  RedisStreamsMqModuleOptions,
+} from './nest/module-options.js';
+export type { MqEndpointsOptions } from './nest/endpoints/endpoint-options.js';
+export { InjectDeadLetterQueue, InjectMqAdmin, InjectMqProducer } from './nest/inject.decorators.js';
+export {
+  getDeadLetterQueueToken,
+  getMqAdminToken,
+  getMqHealthToken,
+  getMqMetricsToken,
+  getMqProducerToken,
+} from './nest/tokens.js';
+
+export { StreamHandler } from './nest/stream-handler.decorator.js';
+export type { StreamHandlerConfig, StreamHandlerExtras, TypedTopic } from './nest/stream-handler.decorator.js';
+export { EventId, MessageHeaders, MessageKey, Payload, StreamCtx } from './nest/payload.decorators.js';
+export { isStreamContext, STREAM_CONTEXT_TYPE, streamContextOf } from './nest/stream-host.js';
+
+export type { StreamContext } from './core/handler.js';
+export type { StreamHandlerOptions } from './core/handler-options.js';
+export { DeadLetter, isDeadLetter, isRetryLater, MessageHandleResult, RetryLater } from './core/results.js';
+
+export { MqProducer } from './producer/producer.js';
+export type { BatchItemResult, SendBatchResult, SendResult } from './producer/producer.js';
+export type { OutgoingMessage, SendOptions } from './producer/outgoing-message.js';
+export { MqAdmin } from './admin/admin.js';
+export type { PartitionDescription, TopicDescription } from './admin/admin.js';
+export { DeadLetterQueue } from './dlq/dead-letter-queue.js';
+export type { DeadLetterFilter, DeadLetterListOptions, DeadLetterPage, ReplayReport } from './dlq/dead-letter-queue.js';
+export type { DeadLetter as DeadLetterRecord } from './dlq/dead-letter.js';
+export { MqHealth } from './health/health.js';
+export type { MqHealthResult } from './health/health.js';
+export { MqMetrics } from './metrics/metrics.js';
+
+export type { MqOptions, ResolvedMqOptions } from './core/options.js';
+export type { KebabOptions } from './core/kebab-options.js';
+export type { RedisClusterOption, RedisOption } from './redis/redis-option.js';
+export { bytesSerializer, jsonSerializer } from './core/serializer.js';
+export type { Serializer } from './core/serializer.js';
+export type { Partitioner } from './core/partitioner.js';
+export type { DeadReason } from './core/events.js';
+
+export {
+  MqAdminError,
+  MqError,
+  MqHandlerTimeoutError,
+  MqInvalidHandlerError,
+  MqInvalidMessageError,
+  MqInvalidNameError,
+  MqInvalidOptionsError,
+  MqLeaseLostError,
+  MqRedisError,
+  MqSendError,
+} from './core/errors.js';

@@ -1,0 +1,174 @@
+/** A metric as it is registered; every one has the label `mq`, the name of the module instance, in front of `labels`. */
+export interface MetricDefinition {
+  readonly name: string;
+  readonly help: string;
+  readonly labels: readonly string[];
+}
+
+export interface HistogramDefinition extends MetricDefinition {
+  /** Upper bounds in milliseconds. */
+  readonly buckets: readonly number[];
+}
+
+/** Counters, by the names that users of the Spring Boot starter have on their dashboards; then the ones it has not. */
+export const counterDefinitions = {
+  produced: {
+    name: 'redis_streaming_mq_produced_total',
+    help: 'Messages that Redis accepted',
+    labels: ['topic', 'partition'],
+  },
+  consumed: {
+    name: 'redis_streaming_mq_consumed_total',
+    help: 'Entries read from Redis, take-overs and retries included',
+    labels: ['topic', 'partition', 'group'],
+  },
+  acked: {
+    name: 'redis_streaming_mq_acked_total',
+    help: 'Entries acknowledged after their handler succeeded',
+    labels: ['topic', 'partition', 'group'],
+  },
+  retried: {
+    name: 'redis_streaming_mq_retried_total',
+    help: 'Failed handler calls that will be repeated',
+    labels: ['topic', 'partition', 'group'],
+  },
+  dead: {
+    name: 'redis_streaming_mq_dead_total',
+    help: 'Messages moved to the dead letter queue, by reason',
+    labels: ['topic', 'partition', 'group', 'reason'],
+  },
+  payloadMissing: {
+    name: 'redis_streaming_mq_payload_missing_total',
+    help: 'Pending entries that were no longer in the stream: trimmed or deleted before they were handled',
+    labels: ['topic', 'partition', 'group'],
+  },
+  sendErrors: {
+    name: 'redis_streaming_mq_send_errors_total',
+    help: 'Sends that were rejected, by error code',
+    labels: ['code'],
+  },
+  leaseAcquired: {
+    name: 'redis_streaming_mq_lease_acquired_total',
+    help: 'Partition leases acquired',
+    labels: ['topic', 'partition', 'group'],
+  },
+  leaseReleased: {
+    name: 'redis_streaming_mq_lease_released_total',
+    help: 'Partition leases given back in good order',
+    labels: ['topic', 'partition', 'group'],
+  },
+  leaseLost: {
+    name: 'redis_streaming_mq_lease_lost_total',
+    help: 'Partition leases lost while they were held, by reason',
+    labels: ['topic', 'partition', 'group', 'reason'],
+  },
+  takenOver: {
+    name: 'redis_streaming_mq_taken_over_total',
+    help: 'Pending entries taken over from an earlier owner of the partition',
+    labels: ['topic', 'partition', 'group'],
+  },
+  ledgerRepairs: {
+    name: 'redis_streaming_mq_ledger_repairs_total',
+    help: 'Times the pending entries in Redis differed from what the owner held',
+    labels: ['topic', 'partition', 'group'],
+  },
+  healed: {
+    name: 'redis_streaming_mq_healed_total',
+    help: 'Lost consumer groups and topics that were made again: Redis lost data',
+    labels: ['topic', 'partition', 'group'],
+  },
+  rebalances: {
+    name: 'redis_streaming_mq_rebalances_total',
+    help: 'Rebalances in which this instance acquired or gave up partitions',
+    labels: ['group'],
+  },
+  readerRestarts: {
+    name: 'redis_streaming_mq_reader_restarts_total',
+    help: 'Blocking readers destroyed and replaced',
+    labels: ['group'],
+  },
+  faults: {
+    name: 'redis_streaming_mq_faults_total',
+    help: 'Errors that a background loop met and survived, by kind of loop and class of error',
+    labels: ['component', 'class'],
+  },
+  backpressureWait: {
+    name: 'redis_streaming_mq_backpressure_wait_total',
+    help: 'Times that reading waited because maxInFlight was reached',
+    labels: ['group'],
+  },
+  replaySuccess: {
+    name: 'redis_streaming_dlq_replay_success_total',
+    help: 'Dead letters put back into the retry bucket of their group',
+    labels: ['topic', 'partition', 'group'],
+  },
+  replayFailure: {
+    name: 'redis_streaming_dlq_replay_failure_total',
+    help: 'Replays that failed; a dead letter that was already gone is not one',
+    labels: ['topic', 'partition', 'group'],
+  },
+  deadLetterDeleted: {
+    name: 'redis_streaming_dlq_deleted_total',
+    help: 'Dead letters deleted on request',
+    labels: ['topic', 'partition'],
+  },
+} as const;
+
+/**
+ * Histograms in milliseconds, without the partition: a histogram is some fifteen series. An application that wants
+ * other buckets registers a histogram of the same name and labels before the module starts.
+ */
+export const histogramDefinitions = {
+  handleLatency: {
+    name: 'redis_streaming_mq_handle_latency_ms',
+    help: 'Milliseconds a handler call took, by outcome',
+    labels: ['topic', 'group', 'outcome'],
+    buckets: [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000],
+  },
+  endToEndLatency: {
+    name: 'redis_streaming_mq_end_to_end_latency_ms',
+    help: 'Milliseconds from publishing a message to the success of its handler, delays and retries included',
+    labels: ['topic', 'group'],
+    buckets: [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000],
+  },
+  backpressureWait: {
+    name: 'redis_streaming_mq_backpressure_wait_ms',
+    help: 'Milliseconds that reading waited because maxInFlight was reached',
+    labels: ['group'],
+    buckets: [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000],
+  },
+  replayLatency: {
+    name: 'redis_streaming_dlq_replay_latency_ms',
+    help: 'Milliseconds a replay of one dead letter took, failed ones included',
+    labels: ['topic', 'group'],
+    buckets: [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000],
+  },
+} as const;
+
+export const gaugeDefinitions = {
+  inflight: {
+    name: 'redis_streaming_mq_inflight',
+    help: 'Messages read and not yet settled by this instance',
+    labels: [],
+  },
+  maxInflight: {
+    name: 'redis_streaming_mq_max_inflight',
+    help: 'The option maxInFlight; 0 is no limit',
+    labels: [],
+  },
+  maxLeasedPartitions: {
+    name: 'redis_streaming_mq_max_leased_partitions',
+    help: 'The option maxLeasedPartitionsPerConsumer; 0 is no limit',
+    labels: [],
+  },
+  leasedPartitions: {
+    name: 'redis_streaming_mq_leased_partitions',
+    help: 'Partitions whose lease this instance holds, over all groups',
+    labels: [],
+  },
+  eligiblePartitions: {
+    name: 'redis_streaming_mq_eligible_partitions',
+    help: 'Partitions that the handlers of this instance may own, over all groups',
+    labels: [],
+  },
+} as const;

@@ -1,0 +1,102 @@
+import { Counter, Gauge, Histogram, type OpenMetricsContentType, type Registry } from 'prom-client';
+import type { HistogramDefinition, MetricDefinition } from './metric-definitions.js';
+
+/** A registry of either exposition format. */
+export type MetricsRegistry = Registry | Registry<OpenMetricsContentType>;
+
+/** Told about a name that belongs to an unlike metric of the application's. */
+export type OnClash = (name: string) => void;
+
+/** What to add to a gauge; `undefined` when there is nothing to say. */
+export type GaugeSource = () => number | undefined;
+
+/** Marks gauges whose `collect` reads the sources kept here; on the gauge for the reason given in metric-series.ts. */
+const SOURCES = Symbol.for('nestjs-redis-streams-mq.gauge-sources');
+
+export function sharedCounter(registry: MetricsRegistry, definition: MetricDefinition, onClash: OnClash): Counter {
+  return getOrCreate(registry, 'counter', definition, onClash, (base) => new Counter(base));
+}
+
+export function sharedHistogram(
+  registry: MetricsRegistry,
+  definition: HistogramDefinition,
+  onClash: OnClash,
+): Histogram {
+  const buckets = [...definition.buckets];
+  return getOrCreate(registry, 'histogram', definition, onClash, (base) => new Histogram({ ...base, buckets }));
+}
+
+/**
+ * Adds `source` to the series of `mq`, which shows the sum of its sources at each scrape. Returns what takes it away;
+ * the series goes with its last source.
+ */
+export function addGaugeSource(
+  registry: MetricsRegistry,
+  definition: MetricDefinition,
+  mq: string,
+  source: GaugeSource,
+  onClash: OnClash,
+): () => void {
+  const gauge = getOrCreate(registry, 'gauge', definition, onClash, (base) => {
+    const sources = new Map<string, Set<GaugeSource>>();
+    const created = new Gauge({
+      ...base,
+      collect() {
+        for (const [name, of] of sources) collectInto(this, name, of);
+      },
+    });
+    return Object.assign(created, { [SOURCES]: sources });
+  });
+  const sources = gauge[SOURCES];
+  const ofThisName = sources.get(mq) ?? new Set();
+  sources.set(mq, ofThisName.add(source));
+  return () => {
+    if (!ofThisName.delete(source) || ofThisName.size > 0) return;
+    sources.delete(mq);
+    gauge.remove({ mq });
+  };
+}
+
+function collectInto(gauge: Gauge, mq: string, sources: ReadonlySet<GaugeSource>): void {
+  const values = [...sources].map((read) => read()).filter((value) => value !== undefined);
+  if (values.length === 0) return gauge.remove({ mq });
+  gauge.set(
+    { mq },
+    values.reduce((sum, value) => sum + value, 0),
+  );
+}
+
+interface MetricBase {
+  readonly name: string;
+  readonly help: string;
+  readonly labelNames: string[];
+  readonly registers: MetricsRegistry[];
+}
+
+/**
+ * `new Counter` throws for a name that the registry knows, so the second instance takes the first one's metric. An
+ * unlike metric of that name is the application's: it keeps the name, and ours counts unregistered.
+ */
+function getOrCreate<M extends object>(
+  registry: MetricsRegistry,
+  type: 'counter' | 'gauge' | 'histogram',
+  definition: MetricDefinition,
+  onClash: OnClash,
+  create: (base: MetricBase) => M,
+): M {
+  const { name, help } = definition;
+  const labelNames = ['mq', ...definition.labels];
+  const existing: object | undefined = registry.getSingleMetric(name);
+  if (existing === undefined) return create({ name, help, labelNames, registers: [registry] });
+  if (isAlike(existing, type, labelNames)) return existing as M;
+  onClash(name);
+  return create({ name, help, labelNames, registers: [] });
+}
+
+/** By shape and not by class, because the application may have a prom-client of its own. */
+function isAlike(metric: object, type: string, labelNames: readonly string[]): boolean {
+  const found = metric as { readonly type?: unknown; readonly labelNames?: readonly string[] };
+  if (found.type !== type || found.labelNames?.length !== labelNames.length) return false;
+  if (type === 'gauge' && !(SOURCES in metric)) return false;
+  return labelNames.every((label) => found.labelNames?.includes(label));
+}

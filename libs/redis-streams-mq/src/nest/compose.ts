@@ -1,0 +1,202 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { MqAdmin } from '../admin/admin.js';
+import { MqConsumer } from '../consumer/consumer.js';
+import { systemClock, type Clock } from '../core/clock.js';
+import { MqInvalidOptionsError, MqRedisError } from '../core/errors.js';
+import { MqEvents } from '../core/events.js';
+import type { HandlerDefinition } from '../core/handler.js';
+import { Keys } from '../core/keys.js';
+import type { ResolvedMqOptions } from '../core/options.js';
+import { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
+import { MqHealth, type HealthProbe, type LoopState } from '../health/health.js';
+import { MqMetrics } from '../metrics/metrics.js';
+import type { MetricsRegistry } from '../metrics/shared-metrics.js';
+import { MqProducer } from '../producer/producer.js';
+import { Announcements } from '../redis/announcements.js';
+import { checkServer } from '../redis/boot-check.js';
+import { Connections } from '../redis/connections.js';
+import { replyCode } from '../redis/redis-errors.js';
+import { redisOptionProblems, type RedisOption } from '../redis/redis-option.js';
+import { call } from '../redis/script.js';
+import { probe } from '../redis/scripts/probe.script.js';
+import { TopicRegistry } from '../redis/topic-registry.js';
+import { RetryMover } from '../retry/retry-mover.js';
+import type { MqLogger } from './mq-logger.js';
+import type { MqRuntime } from './runtime.js';
+
+export interface ComposeDeps {
+  readonly name: string;
+  readonly logger: MqLogger;
+  readonly registry?: MetricsRegistry;
+  readonly clock?: Clock;
+  readonly random?: () => number;
+}
+
+/** How long after its interval a loop may be quiet: it may wait out an unanswered command and its own back-off. */
+const LOOP_SLACK_MS = 10_000;
+const CLOSE_TIMEOUT_MS = 2_000;
+
+/** Puts the objects of one module instance together; the only place that knows them all. Opens nothing. */
+export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRuntime {
+  const problems = redisOptionProblems(options.redis);
+  if (problems.length > 0) throw new MqInvalidOptionsError(problems);
+  const { name, logger, registry, clock = systemClock, random = Math.random } = deps;
+  const events = new MqEvents((error, event) => logger.error('a listener of the queue threw', { event, error }));
+  const keys = new Keys(options.keyPrefix, options.streamKeyPrefix);
+  const instance = instanceId(options.consumerNamePrefix);
+  const connections = new Connections({
+    redis: options.redis as RedisOption | undefined,
+    clock,
+    events,
+    redisTimeoutMs: options.redisTimeoutMs,
+    clientName: `redis-streams-mq:${name}`,
+    ownProducerConnection: options.waitReplicas > 0,
+  });
+  const { command, control, isCluster } = connections;
+  const topics = new TopicRegistry({ connection: command, keys, events });
+  const announcements = new Announcements({ connections, channel: keys.announcements, events });
+  const mover = new RetryMover({
+    connection: command,
+    isCluster,
+    clock,
+    events,
+    intervalMs: options.retryMoverIntervalMs,
+    batch: options.retryMoverBatch,
+  });
+  announcements.onAnnouncement((announcement) => {
+    if (announcement.type === 'due') mover.dueAt(announcement.due);
+  });
+  const producer = new MqProducer({ connection: connections.producer, keys, topics, clock, events, options });
+  const consumer = new MqConsumer({
+    instance,
+    connections,
+    keys,
+    clock,
+    random,
+    events,
+    options,
+    topics,
+    announcements,
+    retries: mover,
+  });
+  const deadLetters = new DeadLetterQueue({
+    connection: command,
+    keys,
+    topics,
+    clock,
+    events,
+    onDue: (topic, partition, group) => announcements.publish({ type: 'due', topic, partition, group, due: 0 }),
+  });
+  const admin = new MqAdmin({
+    connection: command,
+    keys,
+    topics,
+    defaultPartitionCount: options.defaultPartitionCount,
+  });
+  const health = new MqHealth({
+    name,
+    clock,
+    probe: () => lookAtRedis(),
+    loops: () => consumer.loops.map(toLoopState),
+    consumption: () => ({
+      started: consumer.isStarted,
+      owned: consumer.ownedCount,
+      unowned: consumer.unowned,
+      ...consumer.troubles,
+    }),
+  });
+  const metrics =
+    registry === undefined || !options.metricsEnabled
+      ? null
+      : new MqMetrics({
+          events,
+          registry,
+          name,
+          gauges: {
+            inflight: () => consumer.inFlightCount,
+            maxInflight: () => options.maxInFlight,
+            maxLeasedPartitions: () => options.maxLeasedPartitionsPerConsumer,
+            leasedPartitions: () => consumer.ownedCount,
+            eligiblePartitions: () => consumer.eligibleCount,
+          },
+        });
+
+  async function lookAtRedis(): Promise<HealthProbe> {
+    if (!control.isReady) return { reachable: false, writable: false, topics: 0 };
+    try {
+      return { reachable: true, writable: true, topics: await control.run(call(probe, { topics: keys.topics }, {})) };
+    } catch (error) {
+      const reason = replyCode(error);
+      if (reason === '') throw error;
+      return { reachable: true, writable: false, reason, topics: 0 };
+    }
+  }
+
+  function toLoopState(loop: (typeof consumer.loops)[number]): LoopState {
+    const { name: loopName, lastTickAgoMs, failure } = loop;
+    const interval = Math.max(
+      options.rebalanceIntervalMs,
+      options.renewIntervalMs,
+      options.retryMoverIntervalMs,
+      options.consumerPollTimeoutMs,
+    );
+    const maxQuietMs = interval + 2 * options.redisTimeoutMs + LOOP_SLACK_MS;
+    return {
+      name: loopName,
+      alive: true,
+      lastTickAgoMs,
+      maxQuietMs,
+      ...(failure !== undefined && { failing: failure }),
+    };
+  }
+
+  /** Once per start of the process: what the server is like does not change under us unnoticed for long. */
+  async function checkOnceReady(): Promise<void> {
+    if (await control.whenReady(2_147_483_647)) await checkServer(control, events);
+  }
+
+  return {
+    name,
+    options,
+    events,
+    producer,
+    deadLetters,
+    admin,
+    health,
+    metrics,
+    async connect(): Promise<void> {
+      connections.open();
+      checkOnceReady().catch(() => undefined); // A warning the less; the loops report the fault itself.
+      if (!options.failFast) return;
+      const ready = await Promise.all([
+        command.whenReady(options.bootTimeoutMs),
+        control.whenReady(options.bootTimeoutMs),
+      ]);
+      if (ready.every(Boolean)) return;
+      connections.close();
+      throw new MqRedisError(
+        'MQ_REDIS_UNREACHABLE',
+        `Redis is not reachable within bootTimeoutMs ${options.bootTimeoutMs} and failFast is on`,
+      );
+    },
+    async start(handlers: readonly HandlerDefinition[]): Promise<void> {
+      consumer.start(handlers);
+    },
+    stop: () => consumer.stop(options.drainTimeoutMs),
+    async close(): Promise<void> {
+      await consumer.stop(options.drainTimeoutMs);
+      await producer.close(CLOSE_TIMEOUT_MS);
+      metrics?.close();
+      connections.close();
+    },
+  };
+}
+
+/** Unique by its random part; the rest tells a person where it runs. */
+function instanceId(prefix: string): string {
+  const host = hostname()
+    .replaceAll(/[^A-Za-z0-9.-]/g, '')
+    .slice(0, 60);
+  return `${prefix}${host}-${process.pid}-${randomBytes(6).toString('hex')}`;
+}

@@ -1,0 +1,200 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { MqInvalidHandlerError } from '../core/errors.js';
+import type { HandlerDefinition } from '../core/handler.js';
+import { resolveHandlerOptions } from '../core/handler-options.js';
+import { nameProblem } from '../core/names.js';
+import type { ResolvedMqOptions } from '../core/options.js';
+import { makeInvoker } from './handler-invoker.js';
+import type { MqLogger } from './mq-logger.js';
+import { StreamContextCreator } from './stream-context-creator.js';
+import { StreamHandlerAccessor } from './stream-handler.accessor.js';
+import type { StreamSubscription } from './stream-handler.decorator.js';
+
+type InstanceWrapper = ReturnType<DiscoveryService['getProviders']>[number];
+
+/** A module instance as far as its handlers are concerned. */
+export interface HandlerOwner {
+  readonly options: ResolvedMqOptions;
+  readonly globalEnhancers: boolean;
+  readonly logger: MqLogger;
+}
+
+/** A method with subscriptions, on an instance that Nest has made. */
+interface FoundHandler {
+  readonly wrapper: InstanceWrapper;
+  readonly instance: object;
+  readonly method: string;
+  /** `Class.method`. */
+  readonly name: string;
+  readonly subscriptions: readonly StreamSubscription[];
+}
+
+/**
+ * Finds the handlers among the providers and controllers of the application, and refuses those that cannot work. Starts
+ * nothing.
+ */
+@Injectable()
+export class HandlerExplorer {
+  constructor(
+    @Inject(DiscoveryService) private readonly discovery: DiscoveryService,
+    @Inject(MetadataScanner) private readonly scanner: MetadataScanner,
+    @Inject(StreamHandlerAccessor) private readonly accessor: StreamHandlerAccessor,
+    @Inject(StreamContextCreator) private readonly contexts: StreamContextCreator,
+  ) {}
+
+  /**
+   * The handlers of each module instance, by its name.
+   *
+   * @throws MqInvalidHandlerError with all that is wrong with any of them.
+   */
+  explore(owners: ReadonlyMap<string, HandlerOwner>): ReadonlyMap<string, readonly HandlerDefinition[]> {
+    const exploration = new Exploration(owners, this.contexts);
+    for (const found of this.find()) exploration.add(found);
+    return exploration.finish();
+  }
+
+  private *find(): Generator<FoundHandler> {
+    // One instance may stand under several tokens and in several modules.
+    const seen = new Set<object>();
+    for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
+      if (wrapper.isAlias) continue;
+      const instance: unknown = wrapper.instance;
+      if (typeof instance !== 'object' || instance === null || seen.has(instance)) continue;
+      seen.add(instance);
+      const prototype = Object.getPrototypeOf(instance) as object | null;
+      for (const method of this.scanner.getAllMethodNames(prototype)) {
+        const subscriptions = this.accessor.subscriptions(prototype as object, method);
+        if (subscriptions.length === 0) continue;
+        yield { wrapper, instance, method, name: `${instance.constructor.name}.${method}`, subscriptions };
+      }
+    }
+  }
+}
+
+/** One pass: collects definitions and problems, so that all problems are told at once. */
+class Exploration {
+  private readonly problems: string[] = [];
+  private readonly definitions = new Map<string, HandlerDefinition[]>();
+  private readonly takenBy = new Map<string, FoundHandler>();
+
+  constructor(
+    private readonly owners: ReadonlyMap<string, HandlerOwner>,
+    private readonly contexts: StreamContextCreator,
+  ) {
+    for (const name of owners.keys()) this.definitions.set(name, []);
+  }
+
+  add(found: FoundHandler): void {
+    const scope = scopeProblem(found.wrapper);
+    if (scope !== null) {
+      this.problems.push(`${found.name} (${placeOf(found)}) ${scope}`);
+      return;
+    }
+    for (const subscription of found.subscriptions) this.subscribe(found, subscription);
+  }
+
+  finish(): ReadonlyMap<string, readonly HandlerDefinition[]> {
+    if (this.problems.length > 0) throw new MqInvalidHandlerError([...new Set(this.problems)]);
+    return this.definitions;
+  }
+
+  private subscribe(found: FoundHandler, subscription: StreamSubscription): void {
+    const owner = this.owners.get(subscription.instance);
+    const definitions = this.definitions.get(subscription.instance);
+    if (owner === undefined || definitions === undefined) {
+      this.problems.push(`${found.name}: ${this.unknownInstance(subscription.instance)}`);
+      return;
+    }
+
+    const group = this.groupOf(found, subscription, owner);
+    const topics = this.topicsOf(found, subscription);
+    const { resolved: options, problems } = resolveHandlerOptions(subscription.options, owner.options, found.name);
+    this.problems.push(...problems);
+    const invoke = this.invokerOf(found, owner);
+    if (group === undefined) return;
+    for (const topic of topics) {
+      if (!this.claim(found, subscription.instance, topic, group)) continue;
+      definitions.push({ topic, group, name: found.name, options, invoke });
+    }
+  }
+
+  private invokerOf(found: FoundHandler, owner: HandlerOwner): HandlerDefinition['invoke'] {
+    const { instance, method, name } = found;
+    let filterFailed = false;
+    const { pipeline, problems } = this.contexts.create(
+      { instance, method, name, moduleKey: found.wrapper.host?.token ?? '' },
+      {
+        globalEnhancers: owner.globalEnhancers,
+        onFilterError: (error) => {
+          if (filterFailed) return;
+          filterFailed = true;
+          owner.logger.warn(
+            'an exception filter threw while it was shown the error of a message; it should ask host.getType() first ' +
+              '(further ones of this handler are not logged)',
+            { handler: name, error },
+          );
+        },
+      },
+    );
+    this.problems.push(...problems.map((problem) => `${name}: ${problem}`));
+    return makeInvoker(pipeline);
+  }
+
+  private topicsOf(found: FoundHandler, { topics }: StreamSubscription): readonly string[] {
+    if (topics.length === 0) this.problems.push(`${found.name}: the list of topics is empty`);
+    return topics.filter((topic) => this.accepts(found, nameProblem('topic', topic)));
+  }
+
+  private groupOf(found: FoundHandler, { group }: StreamSubscription, owner: HandlerOwner): string | undefined {
+    const used = group ?? owner.options.defaultConsumerGroup;
+    if (used !== undefined) return this.accepts(found, nameProblem('group', used)) ? used : undefined;
+    this.problems.push(`${found.name}: no group; name one in @StreamHandler, or set the module's defaultConsumerGroup`);
+    return undefined;
+  }
+
+  private accepts(found: FoundHandler, problem: string | undefined): boolean {
+    if (problem !== undefined) this.problems.push(`${found.name}: ${problem}`);
+    return problem === undefined;
+  }
+
+  private unknownInstance(name: unknown): string {
+    const known = [...this.owners.keys()].map((each) => JSON.stringify(each)).join(', ');
+    return `no instance of the module is named ${JSON.stringify(name)}; there is ${known === '' ? 'none' : known}`;
+  }
+
+  /** A group is one reader: with two handlers of one topic each would get part of its messages. */
+  private claim(found: FoundHandler, instance: string, topic: string, group: string): boolean {
+    const key = JSON.stringify([instance, topic, group]);
+    const other = this.takenBy.get(key);
+    if (other === undefined) {
+      this.takenBy.set(key, found);
+      return true;
+    }
+    const what = `topic "${topic}" in group "${group}"`;
+    if (other.instance === found.instance && other.method === found.method) {
+      this.problems.push(`${found.name} names ${what} twice`);
+    } else {
+      this.problems.push(
+        `${what} has two handlers: ${other.name} (${placeOf(other)}) and ${found.name} (${placeOf(found)}); ` +
+          'give them different groups, or provide the class once',
+      );
+    }
+    return false;
+  }
+}
+
+function placeOf({ wrapper }: FoundHandler): string {
+  const module = wrapper.host?.metatype.name ?? 'no module';
+  const token: unknown = wrapper.token;
+  const isOwnClass = token === wrapper.metatype;
+  return `provided in ${module}${isOwnClass ? '' : ` as ${typeof token === 'function' ? token.name : String(token)}`}`;
+}
+
+/** Such a class has no instance of its own; what Nest shows of it is an object whose constructor never ran. */
+function scopeProblem(wrapper: InstanceWrapper): string | null {
+  if (!wrapper.isDependencyTreeStatic()) {
+    return 'is request-scoped, by itself or through a dependency or an enhancer; a message has no request: make it a singleton';
+  }
+  return wrapper.isTransient ? 'is transient and has no instance of its own; make it a singleton' : null;
+}

@@ -1,0 +1,24 @@
+import type { MqAdmin } from '../admin/admin.js';
+import type { HandlerDefinition } from '../core/handler.js';
+import type { MqEvents } from '../core/events.js';
+import type { ResolvedMqOptions } from '../core/options.js';
+import type { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
+import type { MqHealth } from '../health/health.js';
+import type { MqMetrics } from '../metrics/metrics.js';
+import type { MqProducer } from '../producer/producer.js';
+
+/** All objects of one module instance. */
+export interface MqRuntime {
+  readonly name: string;
+  readonly options: ResolvedMqOptions;
+  readonly events: MqEvents;
+  readonly producer: MqProducer;
+  readonly deadLetters: DeadLetterQueue;
+  readonly admin: MqAdmin;
+  readonly health: MqHealth;
+  readonly metrics: MqMetrics | null;
+  connect(): Promise<void>;
+  start(handlers: readonly HandlerDefinition[]): Promise<void>;
+  stop(): Promise<void>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,419 @@
+import type { Clock, Timer } from '../core/clock.js';
+import { MqSendError, thrownText } from '../core/errors.js';
+import type { MqEvents } from '../core/events.js';
+import type { Keys } from '../core/keys.js';
+import { Backoff } from '../core/retry-policy.js';
+import type { Command, Connection, Outcome } from '../redis/connection.js';
+import { classifyRedisError, isConnectionError, replyCode, wasNotSent } from '../redis/redis-errors.js';
+import { asEntries, asNumber, asText, type Reply } from '../redis/reply.js';
+import { call, type ScriptCall } from '../redis/script.js';
+import { schedule, sendOnce, type ScheduleReply, type SendOnceReply } from '../redis/scripts/send.script.js';
+import type { PreparedMessage } from './outgoing-message.js';
+
+export interface StoredResult {
+  /** Id of the entry; `null` for a message that is stored later. */
+  readonly id: string | null;
+  readonly duplicate: boolean;
+}
+
+/** One message on its way: settled exactly once. */
+export interface LaneItem {
+  readonly message: PreparedMessage;
+  /** On the monotonic clock, in milliseconds. */
+  readonly deadline: number;
+  readonly resolve: (result: StoredResult) => void;
+  readonly reject: (error: MqSendError) => void;
+  /** It may be stored: it was sent, and nothing said since that it was not stored. */
+  sent: boolean;
+  settled: boolean;
+}
+
+export interface LaneDeps {
+  readonly topic: string;
+  readonly partition: number;
+  readonly connection: Connection;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly events: MqEvents;
+  /** Asks for copies on that many replicas after each batch; 0 asks for none. */
+  readonly waitReplicas: number;
+  readonly waitReplicasTimeoutMs: number;
+  readonly incarnation: () => string;
+  /** The stream is not there: makes it again, or rejects with the reason why not. */
+  readonly restoreTopic: () => Promise<void>;
+}
+
+const MAX_BATCH = 500;
+const MAX_BATCH_BYTES = 1_048_576;
+const VERIFY_PAGE = 1_000;
+const MAX_VERIFY_PAGES = 100;
+
+/**
+ * Sends to one partition, in call order. One batch is in flight; the next collects meanwhile.
+ *
+ * A batch whose answer was lost is looked for behind the last id known to be stored before it: what is there resolves,
+ * what is not there is sent again. Since nothing of this lane was sent after it, order holds through reconnects.
+ */
+export class Lane {
+  private queue: LaneItem[] = [];
+  private running = false;
+  private closed = false;
+  private timer: Timer | undefined;
+  private timerAt = Infinity;
+  private inFlight: LaneItem[] = [];
+  private lastId: string | undefined;
+  /** Redis refused for a while: one message goes ahead, or the end of that in mid-batch would let later ones overtake. */
+  private probing = false;
+  private readonly backoff = new Backoff({ minMs: 20, maxMs: 1_000 });
+  private readonly stream: string;
+
+  constructor(private readonly deps: LaneDeps) {
+    this.stream = deps.keys.stream(deps.topic, deps.partition);
+  }
+
+  get size(): number {
+    return this.queue.length + this.inFlight.length;
+  }
+
+  push(item: LaneItem): void {
+    this.queue.push(item);
+    this.watchDeadline(item.deadline);
+    if (!this.running) {
+      this.running = true;
+      // After this turn of the caller, so that what is sent in one go travels in one batch.
+      queueMicrotask(() => void this.run());
+    }
+  }
+
+  /** Rejects what waits; what is under way keeps its deadline, as long as there is a connection. */
+  close(): void {
+    this.closed = true;
+    for (const item of this.queue) this.abandon(item);
+    this.queue = [];
+  }
+
+  private async run(): Promise<void> {
+    const { connection, clock } = this.deps;
+    while (this.queue.length > 0) {
+      if (connection.isDestroyed) {
+        this.close();
+        break;
+      }
+      if (!connection.isReady) {
+        await connection.whenReady(Math.max(1, this.timerAt - clock.monotonic()));
+        continue;
+      }
+      try {
+        this.lastId ??= await this.readTail();
+        this.inFlight = this.takeBatch();
+        await this.sendBatch(this.inFlight);
+      } catch (error) {
+        await this.failed(error);
+      }
+      this.inFlight = [];
+    }
+    this.running = false;
+  }
+
+  /** Messages of one kind, so that a script the server does not know fails for all of a batch or for none. */
+  private takeBatch(): LaneItem[] {
+    const kind = this.queue[0]!.message.delivery.kind;
+    const limit = this.probing ? 1 : MAX_BATCH;
+    let bytes = 0;
+    let count = 0;
+    for (const item of this.queue) {
+      if (count === limit || item.message.delivery.kind !== kind || (count > 0 && bytes > MAX_BATCH_BYTES)) break;
+      for (const field of item.message.fields) bytes += field.length;
+      count++;
+    }
+    return this.queue.splice(0, count).filter((item) => !item.settled);
+  }
+
+  private async sendBatch(batch: LaneItem[]): Promise<void> {
+    if (batch.length === 0) return;
+    for (const item of batch) item.sent = true;
+    const outcomes = await this.transmit(batch);
+    const gone: LaneItem[] = [];
+    const unknown: LaneItem[] = [];
+    const again = new Set<LaneItem>();
+    let stored = 0;
+    for (const [i, item] of batch.entries()) {
+      const outcome = outcomes[i]!;
+      if (outcome.ok) {
+        if (outcome.value === null) {
+          item.sent = false;
+          gone.push(item);
+        } else if (this.resolve(item, outcome.value)) {
+          stored++;
+        }
+      } else if (wasNotSent(outcome.error)) {
+        item.sent = false;
+        again.add(item);
+      } else if (isConnectionError(outcome.error)) {
+        unknown.push(item);
+      } else if (classifyRedisError(outcome.error) === 'transient' && replyCode(outcome.error) !== 'OOM') {
+        item.sent = false;
+        again.add(item);
+      } else {
+        this.refuse(item, outcome.error);
+      }
+    }
+    this.probing = again.size > 0;
+    if (stored > 0) {
+      this.backoff.reset();
+      const { topic, partition } = this.deps;
+      this.deps.events.emit('produced', { topic, partition, count: stored });
+    }
+    if (unknown.length > 0) for (const item of await this.verify(unknown)) again.add(item);
+    if (gone.length > 0) {
+      await this.restore(gone);
+      for (const item of gone) again.add(item);
+    }
+    // In the order of the batch, whatever it was that kept each of them out.
+    if (again.size > 0) await this.requeue(batch.filter((item) => again.has(item)));
+  }
+
+  private async transmit(batch: readonly LaneItem[]): Promise<Outcome<StoredResult | null>[]> {
+    const { connection, waitReplicas, waitReplicasTimeoutMs } = this.deps;
+    const wait: Command = ['WAIT', waitReplicas, waitReplicasTimeoutMs];
+    if (batch[0]!.message.delivery.kind !== 'now') {
+      const outcomes = await this.transmitScripts(batch);
+      // EXISTS only names a key, by which the pipeline finds its node in Cluster.
+      if (waitReplicas > 0)
+        this.checkCopies((await this.tryPipeline([['EXISTS', this.stream], wait]))[1], batch, outcomes);
+      return outcomes;
+    }
+    const commands: Command[] = batch.map(({ message }) => ['XADD', this.stream, 'NOMKSTREAM', '*', ...message.fields]);
+    if (waitReplicas > 0) commands.push(wait);
+    const replies = await connection.pipeline(commands);
+    if (waitReplicas > 0) this.checkCopies(replies.pop(), batch, replies);
+    return replies.map((reply) =>
+      reply.ok
+        ? { ok: true, value: reply.value === null ? null : { id: asText(reply.value), duplicate: false } }
+        : reply,
+    );
+  }
+
+  private async tryPipeline(commands: readonly Command[]): Promise<readonly (Outcome<Reply> | undefined)[]> {
+    try {
+      return await this.deps.connection.pipeline(commands);
+    } catch {
+      return [];
+    }
+  }
+
+  /** Stored, but not on as many replicas as asked for: that is a failure the sender must hear of. */
+  private checkCopies(
+    wait: Outcome<Reply> | undefined,
+    batch: readonly LaneItem[],
+    outcomes: readonly Outcome<unknown>[],
+  ): void {
+    const copies = wait?.ok ? asNumber(wait.value) : 0;
+    if (copies >= this.deps.waitReplicas) return;
+    for (const [i, item] of batch.entries()) {
+      const outcome = outcomes[i]!;
+      if (!outcome.ok || outcome.value === null) continue;
+      this.reject(
+        item,
+        'MQ_SEND_NOT_REPLICATED',
+        `the message is stored, but only ${copies} of ${this.deps.waitReplicas} replicas have it`,
+      );
+    }
+  }
+
+  private async transmitScripts(batch: readonly LaneItem[]): Promise<Outcome<StoredResult | null>[]> {
+    const { topic, partition, keys, connection, incarnation } = this.deps;
+    const calls = batch.map(({ message }): ScriptCall<SendOnceReply | ScheduleReply> => {
+      const { delivery } = message;
+      if (delivery.kind === 'once') {
+        const dedup = keys.dedup(topic, partition, delivery.dedupId);
+        return call(
+          sendOnce,
+          { stream: this.stream, dedup },
+          { incarnation: incarnation(), ttl: delivery.ttlMs },
+          message.fields,
+        );
+      }
+      const { mode, when } = delivery as Extract<typeof delivery, { kind: 'later' }>;
+      return call(
+        schedule,
+        keys.partition(topic, partition),
+        { eventId: message.wireEventId, mode, when },
+        message.fields,
+      );
+    });
+    const outcomes = await connection.runInOrder(calls);
+    return outcomes.map((outcome) => {
+      if (!outcome.ok) return outcome;
+      const reply = outcome.value;
+      if (reply.status === 'gone') return { ok: true, value: null };
+      if (reply.status === 'stored') return { ok: true, value: { id: reply.id, duplicate: reply.duplicate } };
+      if (reply.earliest) this.announceDue(reply.due);
+      return { ok: true, value: { id: null, duplicate: reply.duplicate } };
+    });
+  }
+
+  private announceDue(due: number): void {
+    const { topic, partition, connection, keys } = this.deps;
+    const announcement = JSON.stringify({ type: 'due', topic, partition, group: null, due });
+    connection.send('PUBLISH', keys.announcements, announcement).catch(() => undefined); // The mover's tick is the net.
+  }
+
+  /**
+   * Which of these are to be sent again: those that are not in the stream. What a script has stored it finds again by
+   * its marker, and so needs no look, unless it was due and has been moved to the stream meanwhile.
+   * Rejects those of which nothing can be said any more.
+   */
+  private async verify(unknown: readonly LaneItem[]): Promise<LaneItem[]> {
+    const { kind } = unknown[0]!.message.delivery;
+    if (kind === 'once') return [...unknown];
+    const missing = new Set(unknown);
+    // A sender may give one event id to several messages.
+    const byEventId = new Map<string, LaneItem[]>();
+    for (const item of unknown) {
+      const { wireEventId } = item.message;
+      byEventId.set(wireEventId, [...(byEventId.get(wireEventId) ?? []), item]);
+    }
+    let after = this.lastId ?? '0-0';
+    for (let pages = 0; pages < MAX_VERIFY_PAGES && missing.size > 0;) {
+      const { connection, clock } = this.deps;
+      const open = [...missing].filter((item) => !item.settled);
+      if (open.length === 0) return [];
+      if (connection.isDestroyed) break;
+      if (!(await connection.whenReady(Math.max(1, this.earliest(open) - clock.monotonic())))) continue;
+      try {
+        const entries = asEntries(await connection.send('XRANGE', this.stream, `(${after}`, '+', 'COUNT', VERIFY_PAGE));
+        for (const { id, fields } of entries) {
+          after = id;
+          const at = fields?.findIndex((field, i) => i % 2 === 0 && field.toString('latin1') === 'eventId') ?? -1;
+          const eventId = at < 0 ? '' : fields![at + 1]!.toString('latin1');
+          const item = byEventId.get(eventId)?.shift();
+          if (item === undefined) continue;
+          missing.delete(item);
+          this.resolve(item, { id: kind === 'now' ? id : null, duplicate: false });
+        }
+        if (entries.length < VERIFY_PAGE) {
+          if (kind === 'now') for (const item of missing) item.sent = false;
+          return [...missing].filter((item) => !item.settled);
+        }
+        pages++;
+      } catch {
+        await this.wait(); // A fault of the connection, which is waited for above, or one that the deadline ends.
+      }
+    }
+    for (const item of missing) this.expire(item);
+    return [];
+  }
+
+  private async readTail(): Promise<string> {
+    const [last] = asEntries(await this.deps.connection.send('XREVRANGE', this.stream, '+', '-', 'COUNT', 1));
+    return last?.id ?? '0-0';
+  }
+
+  private async restore(gone: readonly LaneItem[]): Promise<void> {
+    this.lastId = undefined;
+    try {
+      await this.deps.restoreTopic();
+    } catch (error) {
+      const isFull = replyCode(error) === 'OOM';
+      if (classifyRedisError(error) === 'transient' && !isFull) return;
+      for (const item of gone) {
+        const message = `topic ${this.deps.topic} does not exist: ${(error as Error).message}`;
+        if (isFull) this.refuse(item, error);
+        else this.reject(item, 'MQ_TOPIC_NOT_FOUND', message, error);
+      }
+    }
+  }
+
+  private async failed(error: unknown): Promise<void> {
+    const batch = this.inFlight.filter((item) => !item.settled);
+    if (classifyRedisError(error) === 'transient' || isConnectionError(error)) {
+      if (wasNotSent(error)) for (const item of batch) item.sent = false;
+      await this.requeue(batch.some((item) => item.sent) ? await this.verify(batch) : batch);
+      return;
+    }
+    // The tail could not be read or the topic not be restored, for a reason that waiting does not mend.
+    for (const item of batch.length > 0 ? batch : this.queue.splice(0)) this.refuse(item, error);
+  }
+
+  private async requeue(items: readonly LaneItem[]): Promise<void> {
+    const open = items.filter((item) => !item.settled);
+    if (this.closed) {
+      for (const item of open) this.abandon(item);
+      return;
+    }
+    this.queue.unshift(...open);
+    this.inFlight = [];
+    for (const item of open) this.watchDeadline(item.deadline);
+    await this.wait();
+  }
+
+  private wait(): Promise<void> {
+    return new Promise((resolve) => this.deps.clock.setTimer(resolve, this.backoff.next()));
+  }
+
+  private resolve(item: LaneItem, result: StoredResult): boolean {
+    if (result.id !== null && !result.duplicate) this.lastId = result.id;
+    if (item.settled) return true;
+    item.settled = true;
+    item.resolve(result);
+    return true;
+  }
+
+  private refuse(item: LaneItem, error: unknown): void {
+    const reason = thrownText(error);
+    this.reject(item, 'MQ_SEND_REFUSED', `Redis refused the message for topic ${this.deps.topic}: ${reason}`, error);
+  }
+
+  private reject(item: LaneItem, code: string, message: string, cause?: unknown): void {
+    if (item.settled) return;
+    item.settled = true;
+    const { topic, partition, events } = this.deps;
+    events.emit('sendFailed', { topic, code });
+    const retryable = code !== 'MQ_CLOSED' && code !== 'MQ_TOPIC_NOT_FOUND';
+    item.reject(
+      new MqSendError(code, message, item.message.eventId, { cause, retryable, context: { topic, partition } }),
+    );
+  }
+
+  /** The producer is closed: nobody tries it again. */
+  private abandon(item: LaneItem): void {
+    if (item.sent) this.expire(item);
+    else this.reject(item, 'MQ_CLOSED', 'the producer was closed before the message was sent');
+  }
+
+  private expire(item: LaneItem): void {
+    const { topic } = this.deps;
+    if (item.sent) {
+      this.reject(
+        item,
+        'MQ_SEND_OUTCOME_UNKNOWN',
+        `Redis did not answer in time; the message for topic ${topic} may be stored`,
+      );
+    } else {
+      this.reject(item, 'MQ_SEND_TIMEOUT', `the message for topic ${topic} was not sent in time and is withdrawn`);
+    }
+  }
+
+  private earliest(items: readonly LaneItem[]): number {
+    return items.reduce((min, item) => Math.min(min, item.deadline), Infinity);
+  }
+
+  private watchDeadline(deadline: number): void {
+    if (deadline >= this.timerAt) return;
+    this.timer?.cancel();
+    this.timerAt = deadline;
+    this.timer = this.deps.clock.setTimer(() => this.sweep(), Math.max(1, deadline - this.deps.clock.monotonic()));
+  }
+
+  private sweep(): void {
+    this.timer = undefined;
+    this.timerAt = Infinity;
+    const now = this.deps.clock.monotonic();
+    for (const item of this.inFlight) if (item.deadline <= now) this.expire(item);
+    for (const item of this.queue) if (item.deadline <= now) this.expire(item);
+    this.queue = this.queue.filter((item) => !item.settled);
+    const next = Math.min(this.earliest(this.queue), this.earliest(this.inFlight.filter((item) => !item.settled)));
+    if (next < Infinity) this.watchDeadline(next);
+  }
+}

@@ -1,0 +1,161 @@
+import { MqInvalidMessageError, thrownText } from '../core/errors.js';
+import { eventIdToWire, newEventId } from '../core/event-id.js';
+import { encodeMessage } from '../core/message.js';
+import type { Serializer } from '../core/serializer.js';
+
+/** What may be said about a message when it is sent. */
+export interface SendOptions {
+  /** Messages of one key go to one partition and are handled in order. `''` is a key; `null` and absent are none. Numbers count as their text. */
+  key?: string | number | null;
+  /** Text values only; names and values travel as they are. */
+  headers?: Record<string, string>;
+  /** Global id by which handlers deduplicate. @defaultValue a new UUIDv7 */
+  eventId?: string;
+  /** Partition to use, in place of the key's. */
+  partition?: number;
+  /** When the event happened (milliseconds or Date). @defaultValue the time Redis stores it */
+  timestamp?: number | Date;
+  /** Milliseconds after storing at which the message is dead-lettered as `expired` rather than handled. */
+  ttlMs?: number;
+  /** Handled no earlier than this many milliseconds from now, by the server's clock. */
+  delayMs?: number;
+  /** Handled no earlier than this point in time (milliseconds or Date). Not together with `delayMs`. */
+  deliverAt?: number | Date;
+  /** A second message with this id, on the same partition and within `dedupTtlMs`, is not stored again. */
+  dedupId?: string;
+  /** How long a `dedupId` is remembered, in milliseconds. @defaultValue 86400000 (a day) */
+  dedupTtlMs?: number;
+  /** Deadline of this send in milliseconds. @defaultValue the module's `sendTimeoutMs` */
+  timeoutMs?: number;
+}
+
+export interface OutgoingMessage<T = unknown> extends SendOptions {
+  payload: T;
+}
+
+export type Delivery =
+  | { readonly kind: 'now' }
+  | { readonly kind: 'once'; readonly dedupId: string; readonly ttlMs: number }
+  | { readonly kind: 'later'; readonly mode: 'delay' | 'at'; readonly when: number };
+
+/** A message that has been checked and encoded; only its partition is open. */
+export interface PreparedMessage {
+  readonly eventId: string;
+  readonly wireEventId: string;
+  /** What decides the partition: the key, else the `dedupId`. */
+  readonly partitionKey: string | null;
+  readonly fields: readonly (string | Buffer)[];
+  readonly delivery: Delivery;
+  readonly partition: number | undefined;
+  readonly timeoutMs: number;
+}
+
+const DAY_MS = 86_400_000;
+const MAX_DELAY_MS = 10 * 365 * DAY_MS;
+const MAX_HEADER_BYTES = 65_536;
+
+function invalid(topic: string, what: string, code = 'MQ_INVALID_MESSAGE', cause?: unknown): MqInvalidMessageError {
+  return new MqInvalidMessageError(code, `message for topic ${topic}: ${what}`, { cause, context: { topic } });
+}
+
+function millis(topic: string, name: string, value: number | Date, min: number, max: number): number {
+  const ms = value instanceof Date ? value.getTime() : value;
+  if (typeof ms !== 'number' || !Number.isFinite(ms) || ms < min || ms > max) {
+    throw invalid(topic, `${name} must be between ${min} and ${max} ms`);
+  }
+  return Math.round(ms);
+}
+
+function keyText(topic: string, key: unknown): string | null {
+  if (key === undefined || key === null) return null;
+  const text = typeof key === 'number' && Number.isFinite(key) ? String(key) : key;
+  if (typeof text !== 'string') throw invalid(topic, 'key must be a string or a number');
+  // A lone surrogate has no UTF-8 form: two different keys would become one.
+  if (!text.isWellFormed()) throw invalid(topic, 'key is not well-formed Unicode');
+  return text;
+}
+
+function checkHeaders(topic: string, headers: unknown): Record<string, string> | undefined {
+  if (headers === undefined || headers === null) return undefined;
+  if (typeof headers !== 'object' || Symbol.iterator in headers)
+    throw invalid(topic, 'headers must be an object of strings');
+  const entries = Object.entries(headers);
+  let size = 0;
+  for (const [name, value] of entries) {
+    if (typeof value !== 'string') throw invalid(topic, `header ${JSON.stringify(name)} must be a string`);
+    size += name.length + value.length;
+  }
+  if (size > MAX_HEADER_BYTES) throw invalid(topic, `headers are larger than ${MAX_HEADER_BYTES} characters`);
+  return entries.length === 0 ? undefined : (headers as Record<string, string>);
+}
+
+function deliveryOf(topic: string, options: SendOptions): Delivery {
+  const { delayMs, deliverAt, dedupId } = options;
+  const later = delayMs !== undefined || deliverAt !== undefined;
+  if (dedupId !== undefined) {
+    if (typeof dedupId !== 'string' || dedupId === '' || dedupId.length > 512 || !dedupId.isWellFormed()) {
+      throw invalid(topic, 'dedupId must be a string of 1 to 512 characters');
+    }
+    if (later)
+      throw invalid(topic, 'dedupId cannot be combined with a delay; a delayed message is deduplicated by its eventId');
+    return { kind: 'once', dedupId, ttlMs: millis(topic, 'dedupTtlMs', options.dedupTtlMs ?? DAY_MS, 1, MAX_DELAY_MS) };
+  }
+  if (delayMs !== undefined && deliverAt !== undefined)
+    throw invalid(topic, 'delayMs and deliverAt exclude each other');
+  if (delayMs !== undefined)
+    return { kind: 'later', mode: 'delay', when: millis(topic, 'delayMs', delayMs, 0, MAX_DELAY_MS) };
+  if (deliverAt !== undefined)
+    return { kind: 'later', mode: 'at', when: millis(topic, 'deliverAt', deliverAt, 0, 8.64e15) };
+  return { kind: 'now' };
+}
+
+/** @throws MqInvalidMessageError before anything is sent, naming the topic and the reason. */
+export function prepareMessage(
+  topic: string,
+  payload: unknown,
+  options: SendOptions,
+  settings: { readonly serializer: Serializer; readonly maxPayloadBytes: number; readonly sendTimeoutMs: number },
+): PreparedMessage {
+  let bytes: Buffer;
+  try {
+    bytes = settings.serializer.serialize(payload);
+  } catch (error) {
+    const reason = thrownText(error);
+    throw invalid(topic, `the payload cannot be serialized: ${reason}`, 'MQ_UNSERIALIZABLE', error);
+  }
+  if (!Buffer.isBuffer(bytes)) throw invalid(topic, 'the serializer did not return a Buffer', 'MQ_UNSERIALIZABLE');
+  if (bytes.length > settings.maxPayloadBytes) {
+    throw invalid(
+      topic,
+      `the payload has ${bytes.length} bytes, more than maxPayloadBytes ${settings.maxPayloadBytes}`,
+      'MQ_PAYLOAD_TOO_LARGE',
+    );
+  }
+  const key = keyText(topic, options.key);
+  const eventId = options.eventId ?? newEventId();
+  const wireEventId = eventIdToWire(eventId);
+  const headers = checkHeaders(topic, options.headers);
+  const timestamp =
+    options.timestamp === undefined ? undefined : millis(topic, 'timestamp', options.timestamp, 0, 8.64e15);
+  const ttlMs = options.ttlMs === undefined ? undefined : millis(topic, 'ttlMs', options.ttlMs, 1, MAX_DELAY_MS);
+  const delivery = deliveryOf(topic, options);
+  return {
+    eventId,
+    wireEventId,
+    partitionKey: key ?? (delivery.kind === 'once' ? delivery.dedupId : null),
+    fields: encodeMessage({
+      payload: bytes,
+      key,
+      eventId: wireEventId,
+      ...(headers && { headers }),
+      ...(timestamp !== undefined && { timestamp }),
+      ...(ttlMs !== undefined && { ttlMs }),
+    }),
+    delivery,
+    partition: options.partition,
+    timeoutMs:
+      options.timeoutMs === undefined
+        ? settings.sendTimeoutMs
+        : millis(topic, 'timeoutMs', options.timeoutMs, 1, MAX_DELAY_MS),
+  };
+}

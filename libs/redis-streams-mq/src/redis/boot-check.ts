@@ -1,0 +1,44 @@
+import type { MqEvents } from '../core/events.js';
+import type { Connection } from './connection.js';
+import { asText } from './reply.js';
+
+const OLDEST: readonly [number, number] = [6, 2];
+
+/**
+ * Looks at the server once, where it lets one look, and warns about what will hurt later: a version below 6.2, a policy
+ * that evicts streams and leases. Never fails the boot: a hardened server may refuse INFO.
+ */
+export async function checkServer(connection: Connection, events: MqEvents): Promise<void> {
+  const server = await info(connection, 'server');
+  const memory = await info(connection, 'memory');
+  const version = /^\d+\.\d+/.exec(server.get('redis_version') ?? '')?.[0];
+  if (version !== undefined) {
+    const [major = 0, minor = 0] = version.split('.').map(Number);
+    if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1])) {
+      events.emit('warning', {
+        message: 'this Redis is older than 6.2 and lacks commands the queue needs',
+        fields: { version },
+      });
+    }
+  }
+  const policy = memory.get('maxmemory_policy');
+  if (policy !== undefined && policy !== 'noeviction') {
+    events.emit('warning', {
+      message: 'maxmemory-policy must be noeviction: this one deletes leases or whole streams when memory is full',
+      fields: { policy },
+    });
+  }
+}
+
+async function info(connection: Connection, section: string): Promise<Map<string, string>> {
+  const fields = new Map<string, string>();
+  try {
+    for (const line of asText(await connection.send('INFO', section)).split('\r\n')) {
+      const colon = line.indexOf(':');
+      if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 1));
+    }
+  } catch {
+    // Refused: nothing can be said.
+  }
+  return fields;
+}

@@ -1,0 +1,109 @@
+import { Command, type Cluster, type Redis } from 'ioredis';
+import type { Clock } from '../core/clock.js';
+import type { MqEvents } from '../core/events.js';
+import { Connection, type Client } from './connection.js';
+import { createClient, type RedisOption } from './redis-option.js';
+
+export interface ConnectionsDeps {
+  readonly redis: RedisOption | undefined;
+  readonly clock: Clock;
+  readonly events: MqEvents;
+  /** An answer later than this means that the socket is dead, in milliseconds. */
+  readonly redisTimeoutMs: number;
+  /** Shows in CLIENT LIST. */
+  readonly clientName: string;
+  /** Sends get a connection of their own: those that wait for replicas would hold up everything behind them. */
+  readonly ownProducerConnection: boolean;
+}
+
+/**
+ * Every connection of one module instance. `command` carries sends, settles and reads that do not block; `control`
+ * carries renewals and heartbeats, so that no burst delays them; `subscriber` hears announcements. Readers get one each.
+ * Nothing connects before `open()`.
+ */
+export class Connections {
+  readonly command: Connection;
+  readonly control: Connection;
+  readonly subscriber: Connection;
+  readonly producer: Connection;
+  private readonly all = new Set<Connection>();
+  private readonly detachers = new Map<Connection, () => void>();
+  private opened = false;
+  private closed = false;
+
+  constructor(private readonly deps: ConnectionsDeps) {
+    this.command = this.make('command', deps.redisTimeoutMs);
+    this.control = this.make('control', deps.redisTimeoutMs);
+    this.subscriber = this.make('announcements', null);
+    // WAIT answers within its own time limit, which is below `redisTimeoutMs`.
+    this.producer = deps.ownProducerConnection ? this.make('producer', deps.redisTimeoutMs) : this.command;
+  }
+
+  get isCluster(): boolean {
+    return this.command.client.isCluster;
+  }
+
+  /** Begins to connect and to reconnect for ever; does not wait. */
+  open(): void {
+    if (this.opened || this.closed) return;
+    this.opened = true;
+    for (const connection of this.all) connect(connection.client);
+  }
+
+  /** A connection of its own for reads that block, to the node that serves `key` in Cluster. Connects at once. */
+  openReader(name: string, key: string): Connection {
+    const connection = this.isCluster ? this.makeForKey(name, key) : this.make(name, null);
+    connect(connection.client);
+    return connection;
+  }
+
+  /** Closes one connection that `openReader` made. */
+  discard(connection: Connection): void {
+    this.all.delete(connection);
+    this.detachers.get(connection)?.();
+    this.detachers.delete(connection);
+    connection.destroy();
+  }
+
+  close(): void {
+    this.closed = true;
+    for (const connection of this.all) this.discard(connection);
+  }
+
+  private make(name: string, timeoutMs: number | null): Connection {
+    return this.adopt(name, createClient(this.deps.redis, timeoutMs, `${this.deps.clientName}:${name}`));
+  }
+
+  private makeForKey(name: string, key: string): Connection {
+    const cluster = this.command.client as Cluster;
+    const masters = cluster.nodes('master');
+    const { slots } = cluster;
+    const owner = slots[new Command('GET', [key]).getSlot()]?.[0];
+    const node = masters.find((m) => `${m.options.host}:${m.options.port}` === owner) ?? masters[0];
+    if (node === undefined) return this.make(name, null);
+    const { host, port } = node.options;
+    const option = { ...cluster.options.redisOptions, host, port } as RedisOption;
+    return this.adopt(name, createClient(option, null, `${this.deps.clientName}:${name}`));
+  }
+
+  private adopt(name: string, client: Client): Connection {
+    const connection = new Connection(name, client, this.deps.clock);
+    const { events } = this.deps;
+    const onReady = (): void => events.emit('connection', { name, state: 'ready' });
+    const onClose = (): void => events.emit('connection', { name, state: 'closed' });
+    // Without a listener ioredis prints each attempt; it must stay until the client is gone for good.
+    const onError = (error: unknown): void => {
+      if (!connection.isDestroyed) events.emit('connection', { name, state: 'error', error });
+    };
+    const emitter = client as Redis;
+    emitter.on('ready', onReady).on('close', onClose).on('error', onError);
+    this.detachers.set(connection, () => emitter.off('ready', onReady).off('close', onClose));
+    this.all.add(connection);
+    return connection;
+  }
+}
+
+function connect(client: Client): void {
+  // A failed first attempt is retried by ioredis and reported through the error listener.
+  client.connect().catch(() => undefined);
+}

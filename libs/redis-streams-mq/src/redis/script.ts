@@ -1,0 +1,110 @@
+import { createHash } from 'node:crypto';
+import type { Arg, Reply } from './reply.js';
+
+/**
+ * A Lua script with its keys and arguments by name. Inside the Lua they are local variables of the same names;
+ * `rest` is the index in ARGV at which the variable part begins.
+ */
+export interface Script<K extends string, A extends string, R> {
+  readonly name: string;
+  readonly lua: string;
+  readonly sha: string;
+  /** Arguments of EVALSHA (or EVAL, with the source in place of the digest) after the digest. */
+  args(keys: Readonly<Record<K, string>>, args: Readonly<Record<A, Arg>>, rest?: readonly Arg[]): Arg[];
+  /** Checks the reply's shape and gives it names. */
+  decode(reply: Reply): R;
+}
+
+/** A script call ready to be sent, alone or in a pipeline. */
+export interface ScriptCall<R> {
+  readonly script: { readonly name: string; readonly lua: string; readonly sha: string; decode(reply: Reply): R };
+  readonly args: readonly Arg[];
+}
+
+export interface ScriptDefinition<K extends string, A extends string, R> {
+  readonly name: string;
+  readonly keys: readonly K[];
+  readonly args: readonly A[];
+  /** Header comment: what it does, what it returns, why it is safe to run twice; then the code. */
+  readonly lua: string;
+  readonly decode: (reply: Reply) => R;
+}
+
+/**
+ * Helpers every script may use. `now` is the server's clock: due times and leases know no other.
+ * Numbers leave Lua as strings through `num`, because `tostring` of 16 digits loses some.
+ * `isEntry` tells fields that XADD takes in one call from what a damaged or foreign item may hold.
+ */
+const PRELUDE = `
+local function num(n) return string.format('%.0f', n) end
+local function now() local t = redis.call('TIME') return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000) end
+local function isEntry(fields)
+  if type(fields) ~= 'table' or #fields % 2 ~= 0 or #fields > 1000 then return false end
+  for i = 1, #fields do if type(fields[i]) ~= 'string' then return false end end
+  return true
+end
+`;
+
+function locals(names: readonly string[], table: 'KEYS' | 'ARGV'): string {
+  if (names.length === 0) return '';
+  return `local ${names.join(', ')} = ${names.map((_, i) => `${table}[${i + 1}]`).join(', ')}\n`;
+}
+
+export function sha1(text: string): string {
+  return createHash('sha1').update(text).digest('hex');
+}
+
+export function defineScript<K extends string, A extends string, R>(
+  definition: ScriptDefinition<K, A, R>,
+): Script<K, A, R> {
+  const { name, keys, args, decode } = definition;
+  const lua =
+    PRELUDE + locals(keys, 'KEYS') + locals(args, 'ARGV') + `local rest = ${args.length + 1}\n` + definition.lua.trim();
+  return {
+    name,
+    lua,
+    sha: sha1(lua),
+    decode,
+    args: (keyValues, argValues, rest = []) => [
+      keys.length,
+      ...keys.map((key) => keyValues[key]),
+      ...args.map((arg) => argValues[arg]),
+      ...rest,
+    ],
+  };
+}
+
+/** A script over any number of partitions at once: `keys` is a flat list, read in Lua as KEYS. */
+export interface MultiKeyScript<R> {
+  readonly name: string;
+  readonly lua: string;
+  readonly sha: string;
+  args(keys: readonly string[], args: readonly Arg[]): Arg[];
+  decode(reply: Reply): R;
+}
+
+export function defineMultiKeyScript<R>(
+  definition: Omit<ScriptDefinition<never, never, R>, 'keys' | 'args'>,
+): MultiKeyScript<R> {
+  const lua = PRELUDE + definition.lua.trim();
+  return {
+    name: definition.name,
+    lua,
+    sha: sha1(lua),
+    decode: definition.decode,
+    args: (keys, args) => [keys.length, ...keys, ...args],
+  };
+}
+
+export function call<K extends string, A extends string, R>(
+  script: Script<K, A, R>,
+  keys: Readonly<Record<K, string>>,
+  args: Readonly<Record<A, Arg>>,
+  rest?: readonly Arg[],
+): ScriptCall<R> {
+  return { script, args: script.args(keys, args, rest) };
+}
+
+export function callMulti<R>(script: MultiKeyScript<R>, keys: readonly string[], args: readonly Arg[]): ScriptCall<R> {
+  return { script, args: script.args(keys, args) };
+}

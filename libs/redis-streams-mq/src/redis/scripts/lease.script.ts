@@ -1,0 +1,145 @@
+import { asArray, asNumber, asText } from '../reply.js';
+import { defineMultiKeyScript, defineScript, type MultiKeyScript, type Script } from '../script.js';
+
+export type AcquireReply =
+  | { readonly status: 'acquired'; readonly epoch: number; readonly clean: boolean }
+  | { readonly status: 'held'; readonly token: string; readonly pttl: number }
+  | { readonly status: 'paused' };
+
+export const acquire: Script<'lease' | 'epoch' | 'paused', 'instance' | 'nonce' | 'ttl', AcquireReply> = defineScript({
+  name: 'acquire',
+  keys: ['lease', 'epoch', 'paused'],
+  args: ['instance', 'nonce', 'ttl'],
+  lua: `
+-- Takes a free lease. The epoch key remembers '<epoch>#<nonce>#<clean>'; the lease holds '<instance>#<epoch>'.
+-- Returns { 'acquired', epoch, clean } | { 'held', token, pttl } | { 'paused' }. clean: the owner before released it.
+-- Twice: the same instance and nonce get the same epoch again, prolonged. Never takes from a living owner.
+-- Begins with a write that a full Redis allows.
+redis.call('PEXPIRE', epoch, 604800000)
+local last, lastNonce, lastClean = '0', '', '0'
+local stored = redis.call('GET', epoch)
+if stored then
+  local a, b, c = string.match(stored, '^(%d+)#([^#]*)#(.*)$')
+  if a then last, lastNonce, lastClean = a, b, c end
+end
+local held = redis.call('GET', lease)
+if held then
+  if lastNonce == nonce and held == instance .. '#' .. last then
+    redis.call('PEXPIRE', lease, ttl)
+    return { 'acquired', last, lastClean == '1' and 1 or 0 }
+  end
+  return { 'held', held, redis.call('PTTL', lease) }
+end
+if redis.call('EXISTS', paused) == 1 then return { 'paused' } end
+local clean = lastClean == 'released' and '1' or '0'
+local number = num(math.max(tonumber(last) + 1, now()))
+redis.call('SET', epoch, number .. '#' .. nonce .. '#' .. clean, 'PX', 604800000)
+redis.call('SET', lease, instance .. '#' .. number, 'PX', ttl)
+return { 'acquired', number, tonumber(clean) }`,
+  decode: (reply) => {
+    const [status, a, b] = asArray(reply);
+    switch (asText(status)) {
+      case 'acquired':
+        return { status: 'acquired', epoch: asNumber(a), clean: asNumber(b) === 1 };
+      case 'held':
+        return { status: 'held', token: asText(a), pttl: asNumber(b) };
+      default:
+        return { status: 'paused' };
+    }
+  },
+});
+
+export const release: Script<'lease' | 'epoch', 'token' | 'keepLease', boolean> = defineScript({
+  name: 'release',
+  keys: ['lease', 'epoch'],
+  args: ['token', 'keepLease'],
+  lua: `
+-- Notes that the owner leaves in order, and gives up the lease if it is still ours. Returns 1 if it was ours.
+-- keepLease '1': a handler may still run, so that the lease ends by itself; its end is not taken for a death.
+-- Twice: compares the whole token; the second call finds another or none, or writes the same.
+-- Begins with a write that a full Redis allows.
+if redis.call('GET', lease) ~= token then return 0 end
+redis.call('PEXPIRE', epoch, 604800000)
+-- The token's own number: the epoch key itself is gone after an ownership of more than seven days.
+local number = string.match(token, '(%d+)$')
+if number then redis.call('SET', epoch, number .. '##released', 'PX', 604800000) end
+if keepLease ~= '1' then redis.call('DEL', lease) end
+return 1`,
+  decode: (reply) => asNumber(reply) === 1,
+});
+
+export interface RenewedLease {
+  readonly state: 'owned' | 'paused' | 'other' | 'missing';
+  /** The server's pending totals; -1 when the group is not there. */
+  readonly pending: number;
+  readonly retryPending: number;
+}
+
+/** Per lease four keys (lease, stream, retry stream, paused) and two arguments (token, group) after the ttl. */
+export const renew: MultiKeyScript<readonly RenewedLease[]> = defineMultiKeyScript({
+  name: 'renew',
+  lua: `
+-- Prolongs the leases that are still ours. ARGV: ttl, then token and group per lease.
+-- Returns per lease state, pending total, pending total of the retry stream.
+-- Twice: compare and PEXPIRE; a missing lease is lost and never made again. A lease key of a wrong type is lost ('other')
+-- and does not take the other leases along.
+local reply = {}
+for i = 1, #KEYS / 4 do
+  local lease, stream, retryStream, paused = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i]
+  local token, group = ARGV[2 * i], ARGV[2 * i + 1]
+  local held = redis.pcall('GET', lease)
+  local state = 'missing'
+  if held == token then
+    redis.call('PEXPIRE', lease, ARGV[1])
+    state = redis.call('EXISTS', paused) == 1 and 'paused' or 'owned'
+  elseif held then
+    state = 'other'
+  end
+  reply[#reply + 1] = state
+  for _, source in ipairs({ stream, retryStream }) do
+    local summary = state == 'owned' and redis.pcall('XPENDING', source, group) or { -1 }
+    reply[#reply + 1] = summary.err and -1 or summary[1]
+  end
+end
+return reply`,
+  decode: (reply) => {
+    const flat = asArray(reply);
+    const leases: RenewedLease[] = [];
+    for (let i = 0; i < flat.length; i += 3) {
+      leases.push({
+        state: asText(flat[i]) as RenewedLease['state'],
+        pending: asNumber(flat[i + 1]),
+        retryPending: asNumber(flat[i + 2]),
+      });
+    }
+    return leases;
+  },
+});
+
+export interface LeaseHolder {
+  /** `<instance>#<epoch>`, or `null` when the lease is free. */
+  readonly token: string | null;
+  readonly pttl: number;
+}
+
+export const holders: MultiKeyScript<readonly LeaseHolder[]> = defineMultiKeyScript({
+  name: 'holders',
+  lua: `
+-- Reads leases. Returns token (or '') and remaining milliseconds per key. Writes nothing.
+-- A key of a wrong type counts as free: whoever acquires that partition meets the error, the others go on.
+local reply = {}
+for i, lease in ipairs(KEYS) do
+  local held = redis.pcall('GET', lease)
+  reply[2 * i - 1] = type(held) == 'string' and held or ''
+  reply[2 * i] = redis.call('PTTL', lease)
+end
+return reply`,
+  decode: (reply) => {
+    const flat = asArray(reply);
+    const result: LeaseHolder[] = [];
+    for (let i = 0; i < flat.length; i += 2) {
+      result.push({ token: asText(flat[i]) || null, pttl: asNumber(flat[i + 1]) });
+    }
+    return result;
+  },
+});

@@ -1,0 +1,158 @@
+import { asArray, asEntries, asNumber, asText, asTexts, type RawEntry } from '../reply.js';
+import { defineScript, type Script } from '../script.js';
+
+/** An entry that is in its stream. */
+export type LivingEntry = RawEntry & { readonly fields: readonly Buffer[] };
+
+export type PageReply =
+  | { readonly status: 'fenced' }
+  | {
+      readonly status: 'ok';
+      readonly entries: readonly LivingEntry[];
+      readonly deleted: readonly string[];
+      readonly last: string | null;
+    };
+
+export const page: Script<'source' | 'lease', 'token' | 'group' | 'consumer' | 'after' | 'count', PageReply> =
+  defineScript({
+    name: 'page',
+    keys: ['source', 'lease'],
+    args: ['token', 'group', 'consumer', 'after', 'count'],
+    lua: `
+-- Claims one page of the group's pending entries, oldest first, whoever had them: the lease proves they are orphans.
+-- after: '-' or '(id'. Returns { 'ok', last id or '', entries, deleted ids }; deleted ones are acknowledged.
+-- Twice: JUSTID raises no count, claiming one's own entry changes nothing, and the second page is the same.
+if redis.call('GET', lease) ~= token then return { 'fenced' } end
+local pending = redis.call('XPENDING', source, group, after, '+', count)
+local ids = {}
+for i, item in ipairs(pending) do ids[i] = item[1] end
+if #ids == 0 then return { 'ok', '', {}, {} } end
+local claim = { 'XCLAIM', source, group, consumer, 0 }
+for _, id in ipairs(ids) do claim[#claim + 1] = id end
+claim[#claim + 1] = 'JUSTID'
+redis.call(unpack(claim))
+local entries, deleted = {}, {}
+for _, id in ipairs(ids) do
+  local found = redis.call('XRANGE', source, id, id)
+  if found[1] then
+    entries[#entries + 1] = found[1]
+  else
+    redis.call('XACK', source, group, id)
+    deleted[#deleted + 1] = id
+  end
+end
+return { 'ok', ids[#ids], entries, deleted }`,
+    decode: (reply) => {
+      const [status, last, entries, deleted] = asArray(reply);
+      if (asText(status) === 'fenced') return { status: 'fenced' };
+      return {
+        status: 'ok',
+        last: asText(last) || null,
+        entries: asEntries(entries) as LivingEntry[],
+        deleted: asTexts(deleted),
+      };
+    },
+  });
+
+export type HealReply =
+  | { readonly status: 'fenced' }
+  | { readonly status: 'missing' }
+  | {
+      readonly status: 'ok';
+      readonly created: boolean;
+      readonly retryCreated: boolean;
+      readonly position: string;
+      readonly reason: 'new' | 'commit' | 'rewound' | 'present';
+    };
+
+export const heal: Script<'stream' | 'retryStream' | 'lease' | 'commit', 'token' | 'group' | 'start', HealReply> =
+  defineScript({
+    name: 'heal',
+    keys: ['stream', 'retryStream', 'lease', 'commit'],
+    args: ['token', 'group', 'start'],
+    lua: `
+-- Makes the group where it is missing: at its commit position, else at start. A position behind the stream's end counts as 0.
+-- Returns { 'ok', created, position, reason, retryCreated }; 'missing' when the partition's stream is not there.
+-- Twice: BUSYGROUP is success. Begins with a write that a full Redis allows. XLEN fails on a key of a wrong type before
+-- a group is made.
+if redis.call('GET', lease) ~= token then return { 'fenced' } end
+redis.call('HDEL', commit, '')
+if redis.call('EXISTS', stream) == 0 then return { 'missing' } end
+redis.call('XLEN', stream)
+redis.call('XLEN', retryStream)
+local function parts(id)
+  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
+  return tonumber(ms or id), tonumber(seq or '0')
+end
+local position, reason = redis.call('HGET', commit, group), 'commit'
+if position then
+  local info = redis.call('XINFO', 'STREAM', stream)
+  local last = '0-0'
+  for i = 1, #info, 2 do if info[i] == 'last-generated-id' then last = info[i + 1] end end
+  local ms, seq = parts(position)
+  local lastMs, lastSeq = parts(last)
+  if ms > lastMs or (ms == lastMs and seq > lastSeq) then position, reason = '0', 'rewound' end
+else
+  position, reason = start, 'new'
+end
+local made = redis.pcall('XGROUP', 'CREATE', stream, group, position)
+if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
+local madeRetry = redis.pcall('XGROUP', 'CREATE', retryStream, group, '0', 'MKSTREAM')
+if madeRetry.err and not string.find(madeRetry.err, 'BUSYGROUP', 1, true) then return madeRetry end
+if made.err then return { 'ok', 0, position, 'present', madeRetry.err and 0 or 1 } end
+return { 'ok', 1, position, reason, madeRetry.err and 0 or 1 }`,
+    decode: (reply) => {
+      const [status, created, position, reason, retryCreated] = asArray(reply);
+      const state = asText(status);
+      if (state === 'fenced' || state === 'missing') return { status: state };
+      return {
+        status: 'ok',
+        created: asNumber(created) === 1,
+        retryCreated: asNumber(retryCreated) === 1,
+        position: asText(position),
+        reason: asText(reason) as 'new' | 'commit' | 'rewound' | 'present',
+      };
+    },
+  });
+
+export type MarkReply = { readonly status: 'fenced' } | { readonly status: 'ok'; readonly deaths: number };
+
+export const markCrash: Script<'lease' | 'crash', 'token' | 'id' | 'epoch', MarkReply> = defineScript({
+  name: 'mark-crash',
+  keys: ['lease', 'crash'],
+  args: ['token', 'id', 'epoch'],
+  lua: `
+-- Notes that an ownership is about to handle an entry that the owner before it may have died on.
+-- Returns { 'ok', how many ownerships marked it before this one }. The settle takes the mark away.
+-- Twice: an ownership counts once, by its epoch. Begins with a write that a full Redis allows.
+if redis.call('GET', lease) ~= token then return { 'fenced' } end
+redis.call('HDEL', crash, '')
+local count, by = 0, ''
+local stored = redis.call('HGET', crash, id)
+if stored then
+  local a, b = string.match(stored, '^(%d+):(.*)$')
+  if a then count, by = tonumber(a), b end
+end
+if by == epoch then return { 'ok', count - 1 } end
+redis.call('HSET', crash, id, (count + 1) .. ':' .. epoch)
+return { 'ok', count }`,
+  decode: (reply) => {
+    const [status, deaths] = asArray(reply);
+    return asText(status) === 'fenced' ? { status: 'fenced' } : { status: 'ok', deaths: asNumber(deaths) };
+  },
+});
+
+export const dropConsumer: Script<'source', 'group' | 'consumer', number> = defineScript({
+  name: 'drop-consumer',
+  keys: ['source'],
+  args: ['group', 'consumer'],
+  lua: `
+-- Removes a consumer that has nothing pending; one that has is left, since its entries would vanish with it.
+-- Returns 1 it is not there any more, 0 the group is not there, -1 it has pending entries. Twice: finds it gone.
+local pending = redis.pcall('XPENDING', source, group, '-', '+', 1, consumer)
+if pending.err then return 0 end
+if #pending > 0 then return -1 end
+redis.call('XGROUP', 'DELCONSUMER', source, group, consumer)
+return 1`,
+  decode: (reply) => asNumber(reply),
+});

@@ -1,0 +1,160 @@
+import { asArray, asNumber, asText, asTexts, type Reply } from '../reply.js';
+import { defineScript, type Script } from '../script.js';
+
+/** `pending` is the group's pending total on the source after the script: the ledger's figure. */
+export type SettleReply =
+  { readonly status: 'fenced' } | { readonly status: 'ok'; readonly acked: number; readonly pending: number };
+
+type FencedKey = 'source' | 'lease';
+type FencedArg = 'token' | 'group' | 'onRetryStream';
+
+export const settle: Script<FencedKey | 'commit' | 'crash', FencedArg, SettleReply> = defineScript({
+  name: 'settle',
+  keys: ['source', 'lease', 'commit', 'crash'],
+  args: ['token', 'group', 'onRetryStream'],
+  lua: `
+-- Acknowledges handled entries. rest: their ids, ascending. On the group's retry stream they are deleted too.
+-- Writes the commit position, computed here: before the smallest pending id, else the last id acknowledged.
+-- Returns { 'ok', acknowledged, pending total }. Twice: the second XACK answers 0 and the position stays.
+-- XACK is the first write: a full Redis allows it, and lets pass what follows. The reads before it fail on a key of a
+-- wrong type, so that nothing is acknowledged then.
+if redis.call('GET', lease) ~= token then return { 'fenced' } end
+redis.call('HLEN', crash)
+if onRetryStream == '0' then redis.call('HLEN', commit) end
+local acked = 0
+for i = rest, #ARGV, 1000 do
+  local last = math.min(i + 999, #ARGV)
+  acked = acked + redis.call('XACK', source, group, unpack(ARGV, i, last))
+  redis.call('HDEL', crash, unpack(ARGV, i, last))
+  if onRetryStream == '1' then redis.call('XDEL', source, unpack(ARGV, i, last)) end
+end
+local summary = redis.call('XPENDING', source, group)
+if onRetryStream == '0' and acked > 0 then
+  local position = ARGV[#ARGV]
+  if summary[1] > 0 then
+    local ms, seq = string.match(summary[2], '^(%d+)%-(%d+)$')
+    if seq ~= '0' and #seq < 16 then position = ms .. '-' .. num(tonumber(seq) - 1)
+    elseif seq ~= '0' then position = ms .. '-0'
+    else position = num(tonumber(ms) - 1) .. '-18446744073709551615' end
+  end
+  redis.call('HSET', commit, group, position)
+end
+return { 'ok', acked, summary[1] }`,
+  decode: (reply) => {
+    const [status, acked, pending] = asArray(reply);
+    if (asText(status) === 'fenced') return { status: 'fenced' };
+    return { status: 'ok', acked: asNumber(acked), pending: asNumber(pending) };
+  },
+});
+
+export type FailReply =
+  | { readonly status: 'fenced' }
+  | {
+      readonly status: 'ok';
+      readonly pending: number;
+      /** When the earliest item of the bucket is due, by the server's clock. */
+      readonly nextDue: number | null;
+      readonly now: number;
+      /** Per id: `moved`, `gone` (no longer pending: someone else settled it) or `deleted` (no longer in the stream). */
+      readonly results: readonly string[];
+    };
+
+export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'crash', FencedArg, FailReply> = defineScript({
+  name: 'fail',
+  keys: ['source', 'lease', 'retry', 'retryItems', 'crash'],
+  args: ['token', 'group', 'onRetryStream'],
+  lua: `
+-- Moves failed entries into the group's retry bucket. rest: (id, item id, attempts made, delay in ms, error) per entry.
+-- The fields are copied here, as bytes. Returns { 'ok', pending total, nextDue or '', now, result per entry }.
+-- Twice: an entry that is no longer pending answers 'gone' and nothing changes.
+-- The item is written before the entry leaves the pending list, so that a full Redis fails it whole. The reads before
+-- it fail on a key of a wrong type, so that no half of an item is left.
+if redis.call('GET', lease) ~= token then return { 'fenced' } end
+redis.call('HLEN', crash)
+redis.call('ZCARD', retry)
+local at = now()
+local results = {}
+for i = rest, #ARGV, 5 do
+  local id, item, attempts, delay, reason = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  if #redis.call('XPENDING', source, group, id, id, 1) == 0 then
+    results[#results + 1] = 'gone'
+  else
+    local found = redis.call('XRANGE', source, id, id)
+    if found[1] then
+      local fields = {}
+      for f = onRetryStream == '1' and 5 or 1, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
+      redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields }))
+      redis.call('ZADD', retry, num(at + tonumber(delay)), item)
+      results[#results + 1] = 'moved'
+    else
+      results[#results + 1] = 'deleted'
+    end
+    redis.call('XACK', source, group, id)
+    redis.call('HDEL', crash, id)
+    if onRetryStream == '1' then redis.call('XDEL', source, id) end
+  end
+end
+local first = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
+return { 'ok', redis.call('XPENDING', source, group)[1], first[2] or '', num(at), results }`,
+  decode: (reply) => {
+    const [status, pending, nextDue, now, results] = asArray(reply);
+    if (asText(status) === 'fenced') return { status: 'fenced' };
+    const due = asText(nextDue);
+    return {
+      status: 'ok',
+      pending: asNumber(pending),
+      nextDue: due === '' ? null : Number(due),
+      now: asNumber(now),
+      results: asTexts(results),
+    };
+  },
+});
+
+export type DeadReply =
+  | { readonly status: 'fenced' }
+  | { readonly status: 'dead' | 'gone' | 'deleted'; readonly pending: number; readonly dlqId: string | null };
+
+export const dead: Script<FencedKey | 'dlq' | 'crash', FencedArg | 'id', DeadReply> = defineScript({
+  name: 'dead',
+  keys: ['source', 'lease', 'dlq', 'crash'],
+  args: ['token', 'group', 'onRetryStream', 'id'],
+  lua: `
+-- Moves one entry into the dead letter stream. rest: metadata fields and values; failedAt and the original fields,
+-- packed into one byte field so that nothing in a foreign entry can collide, are added here.
+-- Returns { 'dead', pending total, dlq id } | { 'gone' | 'deleted', pending total }.
+-- Twice: checked at the source first, written to the next place, removed from the source last.
+-- HLEN fails on a key of a wrong type before anything is written.
+if redis.call('GET', lease) ~= token then return { 'fenced' } end
+redis.call('HLEN', crash)
+if #redis.call('XPENDING', source, group, id, id, 1) == 0 then
+  return { 'gone', redis.call('XPENDING', source, group)[1] }
+end
+local status, dlqId = 'deleted', false
+local found = redis.call('XRANGE', source, id, id)
+if found[1] then
+  local fields = {}
+  for f = onRetryStream == '1' and 5 or 1, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
+  local entry = { 'XADD', dlq, '*' }
+  for i = rest, #ARGV do entry[#entry + 1] = ARGV[i] end
+  entry[#entry + 1] = 'failedAt'
+  entry[#entry + 1] = num(now())
+  entry[#entry + 1] = 'fields'
+  entry[#entry + 1] = cmsgpack.pack(fields)
+  dlqId = redis.call(unpack(entry))
+  status = 'dead'
+end
+redis.call('XACK', source, group, id)
+redis.call('HDEL', crash, id)
+if onRetryStream == '1' then redis.call('XDEL', source, id) end
+return { status, redis.call('XPENDING', source, group)[1], dlqId }`,
+  decode: (reply) => {
+    const [status, pending, dlqId] = asArray(reply);
+    const state = asText(status);
+    if (state === 'fenced') return { status: 'fenced' };
+    return {
+      status: state as 'dead' | 'gone' | 'deleted',
+      pending: asNumber(pending),
+      dlqId: dlqId === null || dlqId === undefined ? null : asText(dlqId as Reply),
+    };
+  },
+});

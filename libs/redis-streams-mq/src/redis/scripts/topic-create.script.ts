@@ -1,0 +1,52 @@
+import { asNumber, asTextOrNull, asArray } from '../reply.js';
+import { defineScript, type Script } from '../script.js';
+
+export interface TopicCreateReply {
+  readonly created: boolean;
+  readonly partitionCount: number;
+  readonly incarnation: string;
+  readonly createdAt: number;
+  readonly deletedAt: number | null;
+}
+
+export const topicCreate: Script<'meta' | 'partitions', 'count' | 'incarnation', TopicCreateReply> = defineScript({
+  name: 'topic-create',
+  keys: ['meta', 'partitions'],
+  args: ['count', 'incarnation'],
+  lua: `
+-- Writes a topic's meta, all fields at once, unless it is there. rest: the partitions' stream keys.
+-- Returns { created, partitionCount, incarnation, createdAt, deletedAt }.
+-- Twice: the second call finds the meta, written last, and changes nothing; the set is only added to.
+local stored = redis.call('HMGET', meta, 'partitionCount', 'incarnation', 'createdAt', 'deletedAt')
+if stored[1] then return { 0, stored[1], stored[2], stored[3], stored[4] } end
+local createdAt = num(now())
+for i = rest, #ARGV, 1000 do redis.call('SADD', partitions, unpack(ARGV, i, math.min(i + 999, #ARGV))) end
+redis.call('HSET', meta, 'partitionCount', count, 'incarnation', incarnation, 'createdAt', createdAt, 'layoutVersion', '1')
+return { 1, count, incarnation, createdAt, false }`,
+  decode: (reply) => {
+    const [created, count, incarnation, createdAt, deletedAt] = asArray(reply);
+    return {
+      created: asNumber(created) === 1,
+      partitionCount: asNumber(count),
+      incarnation: asTextOrNull(incarnation) ?? '',
+      createdAt: asNumber(createdAt),
+      deletedAt: deletedAt === null || deletedAt === undefined ? null : asNumber(deletedAt),
+    };
+  },
+});
+
+export const partitionCreate: Script<'stream', never, boolean> = defineScript({
+  name: 'partition-create',
+  keys: ['stream'],
+  args: [],
+  lua: `
+-- Makes an empty stream, so that XADD NOMKSTREAM tells a deleted topic from an empty one. Returns 1 if it was made.
+-- Twice: an existing stream is left alone; another type is an error that names it.
+local kind = redis.call('TYPE', stream).ok
+if kind == 'stream' then return 0 end
+if kind ~= 'none' then return redis.error_reply('WRONGTYPE the key ' .. stream .. ' of a partition holds a ' .. kind) end
+redis.call('XGROUP', 'CREATE', stream, 'created', '$', 'MKSTREAM')
+redis.call('XGROUP', 'DESTROY', stream, 'created')
+return 1`,
+  decode: (reply) => asNumber(reply) === 1,
+});

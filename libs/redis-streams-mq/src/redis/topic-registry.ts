@@ -1,0 +1,134 @@
+import { randomBytes } from 'node:crypto';
+import { MqError } from '../core/errors.js';
+import type { MqEvents } from '../core/events.js';
+import type { Keys } from '../core/keys.js';
+import type { Connection } from './connection.js';
+import { asArray, asNumber, asText, asTextOrNull, asTexts } from './reply.js';
+import { call } from './script.js';
+import { partitionCreate, topicCreate } from './scripts/topic-create.script.js';
+
+export interface TopicMeta {
+  readonly topic: string;
+  readonly partitionCount: number;
+  /** Changes when a topic is made again after its deletion or after the server lost it. */
+  readonly incarnation: string;
+  readonly createdAt: number;
+}
+
+export interface TopicRegistryDeps {
+  readonly connection: Connection;
+  readonly keys: Keys;
+  readonly events: MqEvents;
+}
+
+/** The topics' meta, read through a cache that its users invalidate when Redis contradicts it. */
+export class TopicRegistry {
+  private readonly cache = new Map<string, TopicMeta>();
+  private readonly loading = new Map<string, Promise<TopicMeta | null>>();
+  private readonly creating = new Map<string, Promise<TopicMeta>>();
+
+  constructor(private readonly deps: TopicRegistryDeps) {}
+
+  cached(topic: string): TopicMeta | undefined {
+    return this.cache.get(topic);
+  }
+
+  /** `null` when the topic does not exist or was deleted. */
+  async find(topic: string): Promise<TopicMeta | null> {
+    return this.cache.get(topic) ?? (await this.refresh(topic));
+  }
+
+  /** Reads the meta again; concurrent calls share one read. */
+  refresh(topic: string): Promise<TopicMeta | null> {
+    let pending = this.loading.get(topic);
+    if (pending === undefined) {
+      pending = this.load(topic).finally(() => this.loading.delete(topic));
+      this.loading.set(topic, pending);
+    }
+    return pending;
+  }
+
+  /**
+   * The topic's meta, made with `partitionCount` partitions when there is none; its streams are there afterwards.
+   * @throws MqError `MQ_TOPIC_DELETED` when it was deleted on purpose: making it again takes an explicit call.
+   */
+  ensure(topic: string, partitionCount: number): Promise<TopicMeta> {
+    let pending = this.creating.get(topic);
+    if (pending === undefined) {
+      pending = this.create(topic, partitionCount).finally(() => this.creating.delete(topic));
+      this.creating.set(topic, pending);
+    }
+    return pending;
+  }
+
+  /** Makes the streams of a topic's partitions where they are missing. */
+  async ensureStreams(meta: TopicMeta): Promise<void> {
+    const { connection, keys } = this.deps;
+    for (let partition = 0; partition < meta.partitionCount; partition++) {
+      await connection.run(call(partitionCreate, { stream: keys.stream(meta.topic, partition) }, {}));
+    }
+  }
+
+  forget(topic: string): void {
+    this.cache.delete(topic);
+  }
+
+  async list(): Promise<string[]> {
+    return asTexts(await this.deps.connection.send('SMEMBERS', this.deps.keys.topics)).sort();
+  }
+
+  async count(): Promise<number> {
+    return asNumber(await this.deps.connection.send('SCARD', this.deps.keys.topics));
+  }
+
+  private async create(topic: string, partitionCount: number): Promise<TopicMeta> {
+    const known = this.cache.get(topic) ?? (await this.load(topic));
+    if (known !== null) return known;
+    const { connection, keys, events } = this.deps;
+    const streams = Array.from({ length: partitionCount }, (_, i) => keys.stream(topic, i));
+    const made = await connection.run(
+      call(
+        topicCreate,
+        keys.topic(topic),
+        { count: partitionCount, incarnation: randomBytes(9).toString('base64url') },
+        streams,
+      ),
+    );
+    if (made.deletedAt !== null) {
+      throw new MqError('MQ_TOPIC_DELETED', `topic ${topic} was deleted; create it again through the admin`, {
+        context: { topic, deletedAt: made.deletedAt },
+      });
+    }
+    const meta: TopicMeta = {
+      topic,
+      partitionCount: made.partitionCount,
+      incarnation: made.incarnation,
+      createdAt: made.createdAt,
+    };
+    await this.ensureStreams(meta);
+    await connection.send('SADD', keys.topics, topic);
+    this.cache.set(topic, meta);
+    if (made.created) events.emit('topicCreated', { topic, partitionCount: meta.partitionCount });
+    return meta;
+  }
+
+  private async load(topic: string): Promise<TopicMeta | null> {
+    const { connection, keys } = this.deps;
+    const reply = asArray(
+      await connection.send('HMGET', keys.topic(topic).meta, 'partitionCount', 'incarnation', 'createdAt', 'deletedAt'),
+    );
+    const count = asTextOrNull(reply[0]);
+    if (count === null || asTextOrNull(reply[3]) !== null) {
+      this.cache.delete(topic);
+      return null;
+    }
+    const meta: TopicMeta = {
+      topic,
+      partitionCount: asNumber(reply[0]),
+      incarnation: asText(reply[1]),
+      createdAt: asNumber(reply[2]),
+    };
+    this.cache.set(topic, meta);
+    return meta;
+  }
+}

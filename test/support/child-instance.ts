@@ -1,0 +1,88 @@
+// Runs in a process of its own: an instance of the engine that a test can kill or stop. See child.ts.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { MqEventName } from '../../libs/redis-streams-mq/src/core/events.js';
+import type { ReceivedMessage } from '../../libs/redis-streams-mq/src/core/handler.js';
+import type { ChildBehaviour, ChildSetup, FromChild, ToChild } from './child-protocol.js';
+import { TestInstance } from './engine.js';
+import { nowMs, toCall } from './handling-record.js';
+
+const REPORTED: readonly MqEventName[] = [
+  'leaseAcquired',
+  'leaseReleased',
+  'leaseLost',
+  'takenOver',
+  'ledgerRepaired',
+  'payloadMissing',
+  'dead',
+  'retried',
+  'rebalanced',
+  'warning',
+  'fault',
+];
+
+let instance: TestInstance | undefined;
+let calls = 0;
+
+/** Resolves when the parent has it, as far as this process can know. */
+function tell(message: FromChild): Promise<void> {
+  return new Promise((resolve) => {
+    if (process.connected) process.send!(message, undefined, undefined, () => resolve());
+    else resolve();
+  });
+}
+
+async function work(n: number, behaviour: ChildBehaviour, told: Promise<void>): Promise<void> {
+  const { handleMs = 0, slowOn = {}, spinOn = {}, dieOn = [], failOn = [] } = behaviour;
+  if (dieOn.includes(n)) {
+    await told;
+    process.kill(process.pid, 'SIGKILL');
+  }
+  const spinUntil = nowMs() + (spinOn[n] ?? 0);
+  if (spinOn[n] !== undefined) await told;
+  while (nowMs() < spinUntil);
+  const takesMs = slowOn[n] ?? handleMs;
+  if (takesMs > 0) await sleep(takesMs);
+  if (failOn.includes(n)) throw new Error(`fails on ${n}`);
+}
+
+async function start({ name, options, handlers }: ChildSetup): Promise<void> {
+  instance = await TestInstance.open(options);
+  for (const event of REPORTED) {
+    instance.runtime.events.on(event, (payload) => {
+      const { error } = payload as { error?: unknown };
+      const told = error instanceof Error ? { ...payload, error: `${error.name}: ${error.message}` } : payload;
+      void tell({ type: 'event', name: event, payload: told });
+    });
+  }
+  const handle = (behaviour: ChildBehaviour) => async (message: ReceivedMessage) => {
+    const at = calls++;
+    const call = toCall(name, message);
+    const told = tell({ type: 'call', at, call });
+    try {
+      await work(call.n, behaviour, told);
+    } finally {
+      void tell({ type: 'end', at, endedAt: nowMs() });
+    }
+  };
+  await instance.start(...handlers.map(({ behaviour = {}, ...rest }) => ({ ...rest, handle: handle(behaviour) })));
+  await tell({ type: 'started' });
+}
+
+async function close(): Promise<void> {
+  const since = nowMs();
+  await instance?.close();
+  await tell({ type: 'closed', afterMs: nowMs() - since });
+  process.exit(0);
+}
+
+process.on('message', (message: ToChild) => {
+  const done = message.type === 'setup' ? start(message.setup) : close();
+  done.catch((error: unknown) => {
+    console.error(error);
+    process.exit(1);
+  });
+});
+process.on('SIGTERM', () => void close());
+// The test is over or dead: this process must not outlive it.
+process.on('disconnect', () => process.exit(0));
+void tell({ type: 'loaded' });
