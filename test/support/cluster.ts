@@ -71,7 +71,7 @@ async function join(nodes: readonly ServerProcess[]): Promise<void> {
 }
 
 async function isWhole(admin: Redis, size: number): Promise<boolean> {
-  const info = String(await admin.cluster('INFO'));
+  const info = await admin.cluster('INFO');
   return [`cluster_state:ok`, `cluster_slots_assigned:${SLOTS}`, `cluster_size:${size}`].every((line) =>
     info.includes(`${line}\r\n`),
   );

@@ -1,5 +1,12 @@
-import type { HandlerDefinition, HandlerOutcome, ReceivedMessage } from '../../libs/redis-streams-mq/src/core/handler.js';
-import { resolveHandlerOptions, type StreamHandlerOptions } from '../../libs/redis-streams-mq/src/core/handler-options.js';
+import type {
+  HandlerDefinition,
+  HandlerOutcome,
+  ReceivedMessage,
+} from '../../libs/redis-streams-mq/src/core/handler.js';
+import {
+  resolveHandlerOptions,
+  type StreamHandlerOptions,
+} from '../../libs/redis-streams-mq/src/core/handler-options.js';
 import { outcomeOf } from '../../libs/redis-streams-mq/src/core/results.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { resolveOptions } from '../../libs/redis-streams-mq/src/core/resolve-options.js';
@@ -22,7 +29,12 @@ export class TestInstance {
   private constructor(readonly runtime: MqRuntime) {}
 
   static async open(options: MqOptions, deps: Partial<ComposeDeps> = {}): Promise<TestInstance> {
-    const resolved = resolveOptions({ retryBaseBackoffMs: 20, retryMaxBackoffMs: 100, drainTimeoutMs: 5_000, ...options });
+    const resolved = resolveOptions({
+      retryBaseBackoffMs: 20,
+      retryMaxBackoffMs: 100,
+      drainTimeoutMs: 5_000,
+      ...options,
+    });
     const runtime = composeMq(resolved, { name: 'default', logger: silent, ...deps });
     await runtime.connect();
     return new TestInstance(runtime);
@@ -44,7 +56,13 @@ export class TestInstance {
   private define({ topic, group, handle, options }: TestHandler): HandlerDefinition {
     const { resolved, problems } = resolveHandlerOptions(options, this.runtime.options, `${topic}/${group}`);
     if (problems.length > 0) throw new Error(problems.join('\n'));
-    return { topic, group, name: `Test.${topic}.${group}`, options: resolved, invoke: (message) => run(handle, message) };
+    return {
+      topic,
+      group,
+      name: `Test.${topic}.${group}`,
+      options: resolved,
+      invoke: (message) => run(handle, message),
+    };
   }
 }
 

@@ -93,7 +93,8 @@ export class HandlingRecord {
       for (const call of inTime(calls)) {
         if (seen.has(call.id)) continue;
         seen.add(call.id);
-        if (last !== undefined && compareStreamIds(call.id, last.id) < 0) found.push(`${call.n} after ${last.n} in ${place(call)}`);
+        if (last !== undefined && compareStreamIds(call.id, last.id) < 0)
+          found.push(`${call.n} after ${last.n} in ${place(call)}`);
         else last = call;
       }
     }

@@ -6,7 +6,8 @@ import { deferred } from './wait-for.js';
 /** A proxy that can stop in the middle of a pipeline, between two commands, as the server's read buffer does. */
 export class HoldingProxy {
   private readonly sockets = new Set<Socket>();
-  private hold: { after: number; matches: (request: Buffer) => boolean; held: () => void; released: Promise<void> } | undefined;
+  private hold:
+    { after: number; matches: (request: Buffer) => boolean; held: () => void; released: Promise<void> } | undefined;
 
   private constructor(
     private readonly server: Server,

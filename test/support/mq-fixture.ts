@@ -13,7 +13,7 @@ export interface MqFixture {
   /** For looking at Redis past the engine. */
   readonly client: Redis;
   readonly keys: Keys;
-  /** An instance on this Redis, or wherever `options.redis` says, with the fixture's key prefixes. */
+  /** A connected instance on this Redis, or one on what `options.redis` says; with the fixture's key prefixes. */
   open(options?: MqOptions, deps?: Partial<ComposeDeps>): Promise<TestInstance>;
   proxy(): Promise<TcpProxy>;
 }
@@ -45,7 +45,8 @@ export function useMq(options: StartRedisOptions = {}): MqFixture {
       return new Keys(prefixes.keyPrefix, prefixes.streamKeyPrefix);
     },
     async open(given = {}, deps = {}) {
-      const instance = await TestInstance.open({ redis: redis.url, ...prefixes, ...given }, deps);
+      const place = given.redis === undefined ? { redis: redis.url, failFast: true } : {};
+      const instance = await TestInstance.open({ ...place, ...prefixes, ...given }, deps);
       closers.push(() => instance.close());
       return instance;
     },

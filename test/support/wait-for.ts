@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 
+type Truthy<T> = Exclude<T, false | null | undefined | 0 | ''>;
+
 export interface WaitForOptions {
   /** @defaultValue 10000 */
   timeoutMs?: number;
@@ -15,7 +17,7 @@ export interface WaitForOptions {
 export async function waitFor<T>(
   condition: () => T | Promise<T>,
   { timeoutMs = 10_000, describe = String(condition) }: WaitForOptions = {},
-): Promise<NonNullable<T>> {
+): Promise<Truthy<T>> {
   const deadline = performance.now() + timeoutMs;
   const timer = new AbortController();
   const expired = sleep(timeoutMs, 'no answer', { signal: timer.signal }).catch(() => 'no answer');
@@ -27,7 +29,7 @@ export async function waitFor<T>(
         const look = Promise.resolve(condition()).then((value) => ({ value }));
         const seen = await Promise.race([look, expired]);
         if (typeof seen === 'string') break;
-        if (seen.value) return seen.value;
+        if (seen.value) return seen.value as Truthy<T>;
         outcome = `last: ${inspect(seen.value)}`;
         cause = undefined;
       } catch (error) {

@@ -7,7 +7,7 @@ import type { Announcements } from '../redis/announcements.js';
 import type { Connections } from '../redis/connections.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { GroupConsumer, type RetrySchedule } from './group-consumer.js';
-import { HandlerSlots } from './handler-slots.js';
+import { Slots } from './slots.js';
 import { InFlight } from './in-flight.js';
 import { LeaseKeeper } from './lease-keeper.js';
 import { ServerClock } from './server-clock.js';
@@ -112,7 +112,8 @@ export class MqConsumer {
     if (this.state !== 'new') return;
     this.state = 'started';
     if (handlers.length === 0) return;
-    const slots = new HandlerSlots(this.deps.options.workerThreads);
+    const slots = new Slots(this.deps.options.workerThreads);
+    const blockingReaders = new Slots(this.deps.options.maxBlockingConnections);
     const byGroup = new Map<string, Map<string, HandlerDefinition>>();
     for (const handler of handlers) {
       const topics = byGroup.get(handler.group) ?? new Map<string, HandlerDefinition>();
@@ -121,7 +122,16 @@ export class MqConsumer {
     const { keeper, inFlight, serverClock } = this;
     this.groups = [...byGroup].map(
       ([group, topics]) =>
-        new GroupConsumer({ ...this.deps, group, handlers: topics, keeper, slots, inFlight, serverClock }),
+        new GroupConsumer({
+          ...this.deps,
+          group,
+          handlers: topics,
+          keeper,
+          slots,
+          inFlight,
+          serverClock,
+          blockingReaders,
+        }),
     );
     this.deps.announcements.start();
     keeper.start();

@@ -11,7 +11,7 @@ import { call } from '../redis/script.js';
 import { dropConsumer } from '../redis/scripts/pending.script.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { startPosition } from './group-position.js';
-import type { HandlerSlots } from './handler-slots.js';
+import type { Slots } from './slots.js';
 import type { InFlight } from './in-flight.js';
 import type { Lease, LeaseTerms } from './lease.js';
 import type { LeaseKeeper } from './lease-keeper.js';
@@ -42,10 +42,12 @@ export interface GroupConsumerDeps {
   readonly topics: TopicRegistry;
   readonly announcements: Announcements;
   readonly keeper: LeaseKeeper;
-  readonly slots: HandlerSlots;
+  readonly slots: Slots;
   readonly inFlight: InFlight;
   readonly serverClock: ServerClock;
   readonly retries: RetrySchedule;
+  /** Connections that may block in Cluster, where each partition wants one; bounded for the instance. */
+  readonly blockingReaders: Slots;
 }
 
 /** One consumer group in this instance: its ownership, its reader, and the partitions it owns. */
@@ -192,7 +194,10 @@ export class GroupConsumer {
     this.deps.retries.remove(lease.terms);
     const reader = this.readerOf(partition);
     reader?.remove(partition);
-    if (this.readers.delete(partition)) void reader?.stop();
+    if (this.readers.delete(partition)) {
+      if (reader?.isBlocking) this.deps.blockingReaders.give();
+      void reader?.stop();
+    }
     void this.dropConsumer(lease);
   }
 
@@ -217,6 +222,7 @@ export class GroupConsumer {
       pollTimeoutMs: Math.min(...[...handlers.values()].map((handler) => handler.options.pollTimeoutMs)),
       slackMs: options.redisTimeoutMs,
       wakeStream: partition === null ? keys.wake(instance, group) : undefined,
+      blocking: partition === null || this.deps.blockingReaders.tryTake(),
     });
     this.readers.set(partition, reader);
     reader.start();

@@ -55,6 +55,8 @@ export class PartitionIntake {
   private afterCheck: 'reading' | 'hot' = 'reading';
   /** Read, but not yet compared with the server's total. */
   private staged: Entry[] = [];
+  /** A repair that was cut off: the ledger has entries that the queue has not. */
+  private halfRepaired = false;
   private wake: (() => void) | undefined;
   private onChecked: (() => void)[] = [];
   private loop: Promise<void> | undefined;
@@ -277,6 +279,8 @@ export class PartitionIntake {
     settler.discard();
     for (const entry of ledger.entries()) if (entry.state !== 'running') ledger.remove(entry.source, entry.id);
     queue.clear();
+    queue.unhold();
+    this.halfRepaired = false;
     this.staged = [];
     this.become('recovering');
   }
@@ -301,6 +305,8 @@ export class PartitionIntake {
   /** A full batch came: the next is fetched while this one is handled, until a read is not full. */
   private async readHot(): Promise<void> {
     const { connection, lease, consumer, inFlight, settler, batch } = this.deps;
+    await settler.certain();
+    if (this.isOver || this.state !== 'hot') return;
     const reserved = inFlight.reserve(batch * 2);
     const asked = Math.floor(reserved / 2);
     try {
@@ -338,6 +344,7 @@ export class PartitionIntake {
   private async check(): Promise<void> {
     const { connection, lease, settler, outsideRead } = this.deps;
     await outsideRead();
+    await settler.certain();
     if (this.isOver || this.state !== 'checking') return;
     const { keys, group } = lease.terms;
     const leftOver = settler.beginCheck();
@@ -359,11 +366,12 @@ export class PartitionIntake {
     if (this.isOver) return;
     const matches =
       stream === ledger.count('stream') + leftOver.stream && retry === ledger.count('retry') + leftOver.retry;
-    if (!matches) await this.repair();
+    if (!matches || this.halfRepaired) await this.repair();
     if (!lease.isTrusted || this.isOver) return;
     const { staged } = this;
     this.staged = [];
     queue.push(staged);
+    queue.unhold();
   }
 
   /**
@@ -373,8 +381,11 @@ export class PartitionIntake {
    */
   private async repair(): Promise<void> {
     const { queue, settler, ledger, events } = this.deps;
+    // Until a comparison succeeds: a repair that fails half way must not let later entries pass.
     queue.hold();
+    this.halfRepaired = true;
     try {
+      await settler.certain();
       await settler.settled();
       settler.hold();
       let brought = 0;
@@ -388,6 +399,7 @@ export class PartitionIntake {
         }
       }
       if (this.isOver) return;
+      this.halfRepaired = false;
       let dropped = 0;
       for (const entry of ledger.entries()) {
         if (entry.state !== 'waiting' || pending.has(`${entry.source}/${entry.id}`)) continue;
@@ -399,7 +411,6 @@ export class PartitionIntake {
       if (brought + dropped > 0) events.emit('ledgerRepaired', { ...this.ref, brought, dropped });
     } finally {
       settler.unhold();
-      queue.unhold();
     }
   }
 }

@@ -9,7 +9,7 @@ import { markCrash } from '../redis/scripts/pending.script.js';
 import { deadLetterMetadata } from './dead-letter-metadata.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
-import type { HandlerSlots } from './handler-slots.js';
+import type { Slots } from './slots.js';
 import type { Lease } from './lease.js';
 import type { MessageRunner, RunReport } from './message-runner.js';
 import type { Settler } from './settler.js';
@@ -20,7 +20,8 @@ export interface PartitionWorkerDeps {
   readonly queue: EntryQueue;
   readonly settler: Settler;
   readonly runner: MessageRunner;
-  readonly slots: HandlerSlots;
+  /** How many handlers may run at once in the instance. */
+  readonly slots: Slots;
   readonly connection: Connection;
   readonly clock: Clock;
   readonly events: MqEvents;

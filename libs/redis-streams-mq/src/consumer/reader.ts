@@ -22,9 +22,13 @@ export interface ReaderDeps {
   readonly slackMs: number;
   /** The stream that wakes this reader; absent in Cluster, where a read can name one slot only. */
   readonly wakeStream: string | undefined;
+  /** False when all connections that may block are taken (Cluster): it then polls, on the shared connection. */
+  readonly blocking: boolean;
 }
 
 const WAKE_TTL_MS = 60_000;
+/** How long a polling reader waits after an empty read: at first, and at most. */
+const POLL_MS = { first: 1, most: 50 };
 /** One wake of a call over many streams costs Redis time for each: with more than this many, calls keep apart. */
 const MANY_PARTITIONS = 64;
 
@@ -45,6 +49,7 @@ export class Reader {
   private readEnded: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
   private changed: (() => void) | undefined;
   private blocked = false;
+  private pollMs = POLL_MS.first;
   private wakeReady = false;
   private wakeRefreshedAt = 0;
   private tickedAt: number;
@@ -60,6 +65,10 @@ export class Reader {
 
   get failure(): string | undefined {
     return this.failing?.why;
+  }
+
+  get isBlocking(): boolean {
+    return this.deps.blocking;
   }
 
   add(partition: PartitionConsumer): void {
@@ -160,7 +169,8 @@ export class Reader {
     if (blockMs < 1) return;
     const streams = readable.flatMap(({ lease: { terms } }) => [terms.keys.stream, terms.keys.retryStream]);
     if (wakeStream !== undefined) streams.unshift(wakeStream);
-    const args: Arg[] = ['GROUP', group, consumer, 'COUNT', count, 'BLOCK', blockMs, 'STREAMS', ...streams];
+    const block: Arg[] = this.deps.blocking ? ['BLOCK', blockMs] : [];
+    const args: Arg[] = ['GROUP', group, consumer, 'COUNT', count, ...block, 'STREAMS', ...streams];
     for (let i = 0; i < streams.length; i++) args.push('>');
     this.beginRead(readable);
     let replies: Map<string, RawEntry[]>;
@@ -168,7 +178,8 @@ export class Reader {
       replies = asStreams(await this.withDeadline(connection, connection.send('XREADGROUP', ...args), blockMs));
     } catch (error) {
       this.endRead();
-      if (isConnectionError(error) || connection.isDestroyed) this.replace(connection, error);
+      if (isConnectionError(error) || connection.isDestroyed || this.isElsewhere(error))
+        this.replace(connection, error);
       if (replyCode(error) === '' || replyCode(error) === 'UNBLOCKED' || classifyRedisError(error) !== 'key') {
         for (const partition of readable) partition.requestCheck();
         throw error;
@@ -180,7 +191,18 @@ export class Reader {
     this.works();
     if (wakeStream !== undefined) this.woken(replies.get(wakeStream));
     await this.deal(readable, replies, count);
+    if (!this.deps.blocking) await this.keepApart(replies.size > 0);
     if (readable.length > MANY_PARTITIONS && replies.size > 0) await pause(clock, 1, this.stopping.signal);
+  }
+
+  /** In Cluster this connection is to one node: the slot has moved, or the node is no longer its master. */
+  private isElsewhere(error: unknown): boolean {
+    return this.deps.connections.isCluster && classifyRedisError(error) === 'transient';
+  }
+
+  private async keepApart(hadEntries: boolean): Promise<void> {
+    this.pollMs = hadEntries ? POLL_MS.first : Math.min(POLL_MS.most, this.pollMs * 2);
+    await pause(this.deps.clock, this.pollMs, this.stopping.signal);
   }
 
   /** The named set is fixed while the read is out; whoever must not be read waits for its end. */
@@ -265,6 +287,10 @@ export class Reader {
   /** The connection, ready to read, with the wake stream in place; `null` when that did not come about in time. */
   private async connected(): Promise<Connection | null> {
     const { connections, group, wakeStream, clock, slackMs } = this.deps;
+    if (!this.deps.blocking) {
+      const shared = connections.command;
+      return (await shared.whenReady(slackMs, this.stopping.signal)) ? shared : null;
+    }
     if (this.connection === undefined) {
       this.connection = connections.openReader(
         `reader:${group}`,

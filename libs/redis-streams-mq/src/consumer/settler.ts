@@ -4,7 +4,7 @@ import type { DeadReason, MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
 import { compareStreamIds } from '../core/stream-id.js';
 import type { Connection, Outcome } from '../redis/connection.js';
-import { classifyRedisError, replyCode } from '../redis/redis-errors.js';
+import { classifyRedisError, isConnectionError, replyCode, wasNotSent } from '../redis/redis-errors.js';
 import type { Arg } from '../redis/reply.js';
 import { call, type ScriptCall } from '../redis/script.js';
 import {
@@ -83,6 +83,8 @@ export class Settler {
   private readonly outstanding = new Map<number, Promise<void>>();
   private sequence = 0;
   private held = false;
+  /** The fault that took answers with it. */
+  private uncertain: Error | undefined;
   private check: { readonly mark: number; readonly removed: Record<Source, number> } | undefined;
 
   constructor(private readonly deps: SettlerDeps) {}
@@ -132,6 +134,18 @@ export class Settler {
     this.laterTimer?.cancel();
     this.resend();
     while (this.outstanding.size > 0) await Promise.all(this.outstanding.values());
+  }
+
+  /**
+   * Learns what became of everything whose answer was lost: Redis may have done it, and then its pending total no longer
+   * counts what the ledger still does.
+   * @throws the fault, when it cannot be learned now
+   */
+  async certain(): Promise<void> {
+    if (this.uncertain === undefined) return;
+    this.uncertain = undefined;
+    await this.settled();
+    if (this.uncertain !== undefined) throw this.uncertain as Error;
   }
 
   /** From now on nothing is sent until `unhold`: the pending entries are being read. */
@@ -282,6 +296,7 @@ export class Settler {
       const outcome = outcomes[i]!;
       if (!outcome.ok) {
         failure = outcome.error;
+        if (isConnectionError(failure) && !wasNotSent(failure)) this.uncertain = failure;
         this.later.push(...step.items);
       } else if (outcome.value.status === 'fenced') {
         this.deps.lease.lose('taken');

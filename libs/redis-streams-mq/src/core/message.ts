@@ -110,7 +110,9 @@ function decodeHeaders(bytes: Buffer): Readonly<Record<string, string>> {
 }
 
 function decodeMillis(field: string, bytes: Buffer): number {
-  const value = Number(bytes.toString('latin1'));
-  if (bytes.length === 0 || !Number.isSafeInteger(value) || value < 0) throw new MalformedEntryError(`bad ${field}`);
+  const text = bytes.toString('latin1');
+  const value = Number(text);
+  // `Number` alone takes blanks, signs, exponents and hexadecimal, too.
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value)) throw new MalformedEntryError(`bad ${field}`);
   return value;
 }

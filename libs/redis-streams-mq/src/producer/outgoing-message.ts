@@ -116,6 +116,8 @@ export function prepareMessage(
   options: SendOptions,
   settings: { readonly serializer: Serializer; readonly maxPayloadBytes: number; readonly sendTimeoutMs: number },
 ): PreparedMessage {
+  // A key in the place of the options would be lost without a word.
+  if (typeof options !== 'object' || options === null) throw invalid(topic, 'the options must be an object');
   let bytes: Buffer;
   try {
     bytes = settings.serializer.serialize(payload);

@@ -159,7 +159,7 @@ function fromUrl(url: string): Redis {
 }
 
 function sentinel(option: RedisOptions): RedisOptions {
-  return !option.sentinels ? {} : { sentinelRetryStrategy: retryStrategy, failoverDetector: true };
+  return !option.sentinels ? {} : { sentinelRetryStrategy: retryStrategy };
 }
 
 function clusterOptions(user: ClusterOptions, ours: RedisOptions): ClusterOptions {

@@ -1,8 +1,5 @@
-/**
- * How many handlers may run at once in the instance (`workerThreads`). First come, first served; a slot that is free is
- * taken without waiting a turn.
- */
-export class HandlerSlots {
+/** A number of things that may be in use at once. First come, first served; a free one is taken without waiting a turn. */
+export class Slots {
   private free: number;
   private readonly queue: (() => void)[] = [];
 

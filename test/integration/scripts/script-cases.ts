@@ -1,0 +1,334 @@
+import { call, callMulti, type ScriptCall } from '../../../libs/redis-streams-mq/src/redis/script.js';
+import { dlqPage, replay } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import { acquire, holders, release, renew } from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
+import { heartbeat } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
+import {
+  dropConsumer,
+  heal,
+  markCrash,
+  page,
+} from '../../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
+import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
+import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
+import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
+import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
+import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import type { Place, PlaceKeys } from './place.js';
+
+/** One use of one script. What holds for every script is tested with each of them. */
+export interface ScriptCase {
+  readonly name: string;
+  /** The script's name; each script has at least one case. */
+  readonly script: string;
+  /** Brings about what the call needs; the ids are for `call` and `reply`. */
+  readonly arrange: (place: Place) => Promise<readonly string[]>;
+  readonly call: (place: Place, ids: readonly string[]) => ScriptCall<unknown>;
+  /** What the first call answers. */
+  readonly reply: (ids: readonly string[], place: Place) => unknown;
+  readonly inFullRedis: 'goes on' | 'is refused' | 'depends on the version';
+  /** Keys that it needs, but whose type does not matter to this use. */
+  readonly anyType?: readonly (keyof PlaceKeys)[];
+  /** Sorted sets whose scores move with the clock on each call. */
+  readonly timesIn?: readonly (keyof PlaceKeys)[];
+}
+
+const number: unknown = expect.any(Number);
+const text: unknown = expect.any(String);
+
+const using = (
+  script: { readonly name: string },
+  use: Omit<ScriptCase, 'name' | 'script'> & { as?: string },
+): ScriptCase => ({
+  ...use,
+  name: use.as === undefined ? script.name : `${script.name} (${use.as})`,
+  script: script.name,
+});
+
+export const scriptCases: readonly ScriptCase[] = [
+  using(acquire, {
+    as: 'a free lease',
+    arrange: async () => [],
+    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000 }),
+    reply: () => ({ status: 'acquired', epoch: number, clean: false }),
+    inFullRedis: 'goes on',
+    anyType: ['paused'],
+  }),
+  using(acquire, {
+    as: 'held by another',
+    arrange: async (place) => (await place.consuming(), []),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i2', nonce: 'n1', ttl: 60_000 }),
+    reply: (_, { token }) => ({ status: 'held', token, pttl: number }),
+    inFullRedis: 'goes on',
+    anyType: ['paused'],
+  }),
+  using(acquire, {
+    as: 'paused',
+    arrange: async ({ redis, keys }) => (await redis.send('SET', keys.paused, '1'), []),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000 }),
+    reply: () => ({ status: 'paused' }),
+    inFullRedis: 'goes on',
+    anyType: ['paused'],
+  }),
+  using(release, {
+    arrange: (place) => place.consuming(),
+    call: ({ keys, token }) => call(release, keys, { token, keepLease: 0 }),
+    reply: () => true,
+    inFullRedis: 'goes on',
+    anyType: ['epoch'],
+  }),
+  using(release, {
+    as: 'the lease is kept',
+    arrange: (place) => place.consuming(),
+    call: ({ keys, token }) => call(release, keys, { token, keepLease: 1 }),
+    reply: () => true,
+    inFullRedis: 'goes on',
+    anyType: ['epoch'],
+  }),
+  using(renew, {
+    arrange: (place) => place.pending(2),
+    call: ({ keys, token, group }) =>
+      callMulti(renew, [keys.lease, keys.stream, keys.retryStream, keys.paused], [60_000, token, group]),
+    reply: () => [{ state: 'owned', pending: 2, retryPending: 0 }],
+    inFullRedis: 'goes on',
+    anyType: ['lease', 'stream', 'retryStream', 'paused'],
+  }),
+  using(holders, {
+    arrange: (place) => place.consuming(),
+    call: ({ keys }) => callMulti(holders, [keys.lease], []),
+    reply: (_, { token }) => [{ token, pttl: number }],
+    inFullRedis: 'goes on',
+    anyType: ['lease'],
+  }),
+  using(heartbeat, {
+    arrange: async ({ redis, keys }) => {
+      await redis.send('ZADD', keys.members, 1, 'dead');
+      await redis.send('HSET', keys.info, 'dead', 'topics');
+      return [];
+    },
+    call: ({ keys }) => call(heartbeat, keys, { instance: 'i1', about: 'topics', ttl: 60_000 }),
+    reply: () => ({ now: number, members: new Map([['i1', 'topics']]) }),
+    inFullRedis: 'goes on',
+    timesIn: ['members'],
+  }),
+  using(heartbeat, {
+    as: 'nobody died',
+    arrange: async () => [],
+    call: ({ keys }) => call(heartbeat, keys, { instance: 'i1', about: 'topics', ttl: 60_000 }),
+    reply: () => ({ now: number, members: new Map([['i1', 'topics']]) }),
+    inFullRedis: 'goes on',
+    timesIn: ['members'],
+  }),
+  using(page, {
+    arrange: (place) => place.pending(2, 'i0'),
+    call: ({ keys, token, group }) =>
+      call(page, { ...keys, source: keys.stream }, { token, group, consumer: 'i1', after: '-', count: 10 }),
+    reply: (ids) => ({
+      status: 'ok',
+      entries: ids.map((id) => ({ id, fields: expect.any(Array) })),
+      deleted: [],
+      last: ids[1],
+    }),
+    inFullRedis: 'goes on',
+  }),
+  using(page, {
+    as: 'an entry was deleted',
+    arrange: async (place) => {
+      const ids = await place.pending(2, 'i0');
+      await place.redis.send('XDEL', place.keys.stream, ids[0]!);
+      return ids;
+    },
+    call: ({ keys, token, group }) =>
+      call(page, { ...keys, source: keys.stream }, { token, group, consumer: 'i1', after: '-', count: 10 }),
+    reply: (ids) => ({
+      status: 'ok',
+      entries: [{ id: ids[1], fields: expect.any(Array) }],
+      deleted: [ids[0]],
+      last: ids[1],
+    }),
+    inFullRedis: 'goes on',
+  }),
+  using(heal, {
+    as: 'the group is there',
+    arrange: (place) => place.consuming(1),
+    call: ({ keys, token, group }) => call(heal, keys, { token, group, start: '0' }),
+    reply: () => ({ status: 'ok', created: false, retryCreated: false, position: '0', reason: 'present' }),
+    inFullRedis: 'goes on',
+  }),
+  using(heal, {
+    as: 'the group is lost',
+    arrange: async (place) => {
+      const { redis, keys, group } = place;
+      const ids = await place.pending(2);
+      await redis.send('HSET', keys.commit, group, ids[0]!);
+      await redis.send('XGROUP', 'DESTROY', keys.stream, group);
+      await redis.send('DEL', keys.retryStream);
+      return ids;
+    },
+    call: ({ keys, token, group }) => call(heal, keys, { token, group, start: '0' }),
+    reply: (ids) => ({ status: 'ok', created: true, retryCreated: true, position: ids[0], reason: 'commit' }),
+    inFullRedis: 'goes on',
+  }),
+  using(markCrash, {
+    arrange: (place) => place.pending(1),
+    call: ({ keys, token }, [id]) => call(markCrash, keys, { token, id: id!, epoch: 7 }),
+    reply: () => ({ status: 'ok', deaths: 0 }),
+    inFullRedis: 'goes on',
+  }),
+  using(dropConsumer, {
+    arrange: async (place) => {
+      const ids = await place.consuming();
+      await place.redis.send('XGROUP', 'CREATECONSUMER', place.keys.stream, place.group, 'i1');
+      return ids;
+    },
+    call: ({ keys, group }) => call(dropConsumer, { source: keys.stream }, { group, consumer: 'i1' }),
+    reply: () => 1,
+    // Before Redis 7 all of XGROUP counts as adding memory.
+    inFullRedis: 'depends on the version',
+    anyType: ['stream'],
+  }),
+  using(dueTimes, {
+    arrange: async ({ redis, keys }) => (await redis.send('ZADD', keys.retry, 5, 'x', 9, 'y'), []),
+    call: ({ keys }) => callMulti(dueTimes, [keys.retry, keys.delayed], []),
+    reply: () => ({ now: number, due: [5, null] }),
+    inFullRedis: 'goes on',
+    anyType: ['retry', 'delayed'],
+  }),
+  using(moveRetries, {
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      for (const id of ids) await place.fail(id);
+      return ids;
+    },
+    call: ({ keys, token }) => call(moveRetries, keys, { token, limit: 10 }),
+    reply: () => ({ fenced: false, moved: 2, nextDue: null, bad: [] }),
+    inFullRedis: 'is refused',
+  }),
+  using(moveDelayed, {
+    arrange: async (place) => {
+      const ids = await place.consuming();
+      await place.schedule('e1', 1);
+      await place.schedule('e2', 1);
+      return ids;
+    },
+    call: ({ keys }) => call(moveDelayed, keys, { limit: 10 }),
+    reply: () => ({ fenced: false, moved: 2, nextDue: null, bad: [] }),
+    inFullRedis: 'is refused',
+  }),
+  using(sendOnce, {
+    arrange: (place) => place.consuming(),
+    call: ({ keys }) => call(sendOnce, keys, { incarnation: 'inc', ttl: 60_000 }, ['payload', 'p']),
+    reply: () => ({ status: 'stored', id: text, duplicate: false }),
+    inFullRedis: 'is refused',
+  }),
+  using(schedule, {
+    arrange: (place) => place.consuming(),
+    call: ({ keys }) => call(schedule, keys, { eventId: 'e1', mode: 'delay', when: 600_000 }, ['payload', 'p']),
+    reply: () => ({ status: 'scheduled', due: number, earliest: true, duplicate: false }),
+    inFullRedis: 'is refused',
+    // Of a wrong type it holds up the mover, and the message waits where it is.
+    anyType: ['stream'],
+  }),
+  using(settle, {
+    as: 'on the stream',
+    arrange: async (place) => {
+      const ids = await place.pending(3);
+      await place.redis.send('HSET', place.keys.crash, ids[0]!, '1:6');
+      return ids.slice(0, 2);
+    },
+    call: (place, ids) => call(settle, place.from('stream'), place.fence('stream'), ids),
+    reply: () => ({ status: 'ok', acked: 2, pending: 1 }),
+    inFullRedis: 'goes on',
+  }),
+  using(settle, {
+    as: 'on the retry stream',
+    arrange: (place) => place.pendingRetry(),
+    call: (place, [id]) => call(settle, place.from('retryStream'), place.fence('retryStream'), [id!]),
+    reply: () => ({ status: 'ok', acked: 1, pending: 0 }),
+    inFullRedis: 'goes on',
+    anyType: ['commit'],
+  }),
+  using(fail, {
+    as: 'on the stream',
+    arrange: (place) => place.pending(2),
+    call: (place, ids) =>
+      call(
+        fail,
+        place.from('stream'),
+        place.fence('stream'),
+        ids.flatMap((id) => [id, id, 1, 0, 'boom']),
+      ),
+    reply: () => ({ status: 'ok', pending: 0, nextDue: number, now: number, results: ['moved', 'moved'] }),
+    inFullRedis: 'is refused',
+  }),
+  using(fail, {
+    as: 'on the retry stream',
+    arrange: (place) => place.pendingRetry(),
+    call: (place, [id, origin]) =>
+      call(fail, place.from('retryStream'), place.fence('retryStream'), [id!, origin!, 2, 0, 'boom']),
+    reply: () => ({ status: 'ok', pending: 0, nextDue: number, now: number, results: ['moved'] }),
+    inFullRedis: 'is refused',
+  }),
+  using(fail, {
+    as: 'a deleted entry',
+    arrange: async (place) => {
+      const ids = await place.pending(1);
+      await place.redis.send('XDEL', place.keys.stream, ids[0]!);
+      return ids;
+    },
+    call: (place, [id]) => call(fail, place.from('stream'), place.fence('stream'), [id!, id!, 1, 0, 'boom']),
+    reply: () => ({ status: 'ok', pending: 0, nextDue: null, now: number, results: ['deleted'] }),
+    inFullRedis: 'goes on',
+    anyType: ['retryItems'],
+  }),
+  using(dead, {
+    as: 'on the stream',
+    arrange: (place) => place.pending(1),
+    call: (place, [id]) => call(dead, place.from('stream'), { ...place.fence('stream'), id: id! }, ['group', 'g']),
+    reply: () => ({ status: 'dead', pending: 0, dlqId: text }),
+    inFullRedis: 'is refused',
+  }),
+  using(dead, {
+    as: 'on the retry stream',
+    arrange: (place) => place.pendingRetry(),
+    call: (place, [id]) =>
+      call(dead, place.from('retryStream'), { ...place.fence('retryStream'), id: id! }, ['group', 'g']),
+    reply: () => ({ status: 'dead', pending: 0, dlqId: text }),
+    inFullRedis: 'is refused',
+  }),
+  using(replay, {
+    arrange: async (place) => {
+      const [id] = await place.pending(1);
+      return [await place.dead(id!)];
+    },
+    call: ({ keys, group }, [id]) => call(replay, keys, { id: id!, group }),
+    reply: () => 'replayed',
+    inFullRedis: 'is refused',
+  }),
+  using(dlqPage, {
+    arrange: async (place) => {
+      const [id] = await place.pending(1);
+      return [await place.dead(id!)];
+    },
+    call: ({ keys }) => call(dlqPage, keys, { start: '-', stop: '+', count: 10, newestFirst: 0 }),
+    reply: ([id]) => [{ id, metadata: expect.any(Map), fields: [Buffer.from('payload'), Buffer.from('message 0')] }],
+    inFullRedis: 'goes on',
+  }),
+  using(probe, {
+    arrange: async ({ redis, keys }) => (await redis.send('SADD', keys.topics, 'orders', 'users'), []),
+    call: ({ keys }) => call(probe, keys, {}),
+    reply: () => 2,
+    inFullRedis: 'is refused',
+  }),
+  using(topicCreate, {
+    arrange: async () => [],
+    call: ({ keys }) => call(topicCreate, keys, { count: 2, incarnation: 'inc' }, ['key-0', 'key-1']),
+    reply: () => ({ created: true, partitionCount: 2, incarnation: 'inc', createdAt: number, deletedAt: null }),
+    inFullRedis: 'is refused',
+  }),
+  using(partitionCreate, {
+    arrange: async () => [],
+    call: ({ keys }) => call(partitionCreate, keys, {}),
+    reply: () => true,
+    inFullRedis: 'is refused',
+  }),
+];

@@ -1,0 +1,71 @@
+// Sends numbered messages of several hundred keys at a steady rate, and writes down what became of each.
+import 'reflect-metadata';
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { MqError, MqProducer, RedisStreamsMqModule } from 'nestjs-redis-streams-mq';
+import { MqInstances } from '../../../libs/redis-streams-mq/src/nest/mq-instances.js';
+import { pick, randomOf } from '../chaos/random.js';
+import { RecordFile } from '../chaos/soak-record.js';
+import { type ChildSetup, KEYS, PRODUCERS, soakOptions, type ToSoakChild, TOPIC } from '../chaos/soak-setup.js';
+import { witness } from '../chaos/soak-witness.js';
+
+const TICK_MS = 10;
+/** After a stop of the process it does not send everything that it has missed. */
+const MOST_PER_TICK = 100;
+
+const setup = JSON.parse(process.argv[2] ?? '') as ChildSetup;
+const record = new RecordFile(setup.file);
+const random = randomOf(`${setup.seed}/producer/${setup.index}`);
+const keys = Array.from({ length: KEYS / PRODUCERS }, (_, i) => `key-${i * PRODUCERS + setup.index}`);
+const numbers = new Map<string, number>();
+let stopped = false;
+
+@Module({ imports: [RedisStreamsMqModule.forRoot({ ...soakOptions(setup), autoStart: false, endpoints: false })] })
+class AppModule {}
+
+const app = await NestFactory.create(AppModule, { logger: false });
+witness(app.get(MqInstances, { strict: false }).all()[0]!.runtime.events, record);
+await app.init();
+const producer = app.get(MqProducer, { strict: false });
+
+async function send(): Promise<void> {
+  // A tenth of the messages goes to a few keys, which then have several on their way at once.
+  const key = pick(random, random() < 0.1 ? keys.slice(0, 5) : keys);
+  const seq = (numbers.get(key) ?? 0) + 1;
+  numbers.set(key, seq);
+  const message = { key, seq };
+  const eventId = randomUUID();
+  record.write({ type: 'sending', ...message, eventId });
+  try {
+    const padding = 'x'.repeat(Math.floor(random() * 300));
+    const { partition, id } = await producer.send(TOPIC, { ...message, padding }, { key, eventId });
+    record.write({ type: 'accepted', ...message, eventId, partition, id });
+  } catch (error) {
+    record.write({ type: 'refused', ...message, eventId, code: error instanceof MqError ? error.code : String(error) });
+  }
+}
+
+async function run(): Promise<void> {
+  const sends = new Set<Promise<void>>();
+  let sentUntil = performance.now();
+  while (!stopped) {
+    await sleep(TICK_MS);
+    const owed = Math.floor(((performance.now() - sentUntil) * setup.rate) / 1_000);
+    sentUntil += (owed * 1_000) / setup.rate;
+    for (let i = 0; i < Math.min(owed, MOST_PER_TICK); i++) {
+      const sending = send().finally(() => sends.delete(sending));
+      sends.add(sending);
+    }
+  }
+  await Promise.all(sends);
+  process.send!('done');
+}
+
+process.on('message', (message: ToSoakChild) => {
+  if (message === 'go') void run();
+  else stopped = true;
+});
+process.on('SIGTERM', () => void app.close().then(() => process.exit(0)));
+process.send!('up');
