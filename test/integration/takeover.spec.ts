@@ -157,7 +157,7 @@ describe('graceful shutdowns', () => {
   it('DEL-12 cost no attempt of a message whose handler heeds its signal, and the heir begins at once', async () => {
     const producer = await makeTopic(1);
     await producer.send(topic, { n: 0 });
-    let releasedAt = 0;
+    const releases: number[] = [];
     for (let round = 0; round < 5; round++) {
       const instance = await open({ retryMaxAttempts: 3, drainTimeoutMs: 100 });
       await instance.start({
@@ -168,10 +168,11 @@ describe('graceful shutdowns', () => {
         ),
       });
       await waitFor(() => record.calls.length === round + 1);
-      if (round > 0) expect(record.calls[round]!.startedAt - releasedAt).toBeLessThan(1_000);
       await instance.close();
-      releasedAt = nowMs();
+      releases.push(nowMs());
     }
+    const handOvers = record.calls.slice(1).map((call, i) => call.startedAt - releases[i]!);
+    expect(Math.max(...handOvers)).toBeLessThan(1_000);
     const last = await open();
     await last.start({ topic, group, handle: record.handler('last') });
     await waitFor(() => record.by('last').some((call) => call.endedAt));
@@ -182,17 +183,17 @@ describe('graceful shutdowns', () => {
   it('DEL-12 cost no attempt, and count as no crash, of a message whose handler heeds nothing', async () => {
     const producer = await makeTopic(1);
     await producer.send(topic, { n: 0 });
-    const { promise: never, resolve } = deferred();
+    const never = deferred();
     for (let round = 0; round < 4; round++) {
       const instance = await open({ drainTimeoutMs: 100 });
-      await instance.start({ topic, group, handle: record.handler(`round ${round}`, () => never) });
+      await instance.start({ topic, group, handle: record.handler(`round ${round}`, () => never.promise) });
       await waitFor(() => record.calls.length === round + 1);
       await instance.close();
     }
     const last = await open();
     await last.start({ topic, group, handle: record.handler('last') });
     await waitFor(() => record.by('last').some((call) => call.endedAt));
-    resolve();
+    never.resolve();
     expect(new Set(record.calls.map((call) => call.attempt))).toEqual(new Set([1]));
     expect(await last.runtime.deadLetters.size(topic)).toBe(0);
   });
@@ -264,7 +265,8 @@ describe('take-over after the owner was killed', () => {
     const producer = await makeTopic(1);
     for (let n = 0; n < 10; n++) await producer.send(topic, { n });
     const names = ['first', 'second', 'third', 'fourth'];
-    const victims = await Promise.all(names.map((name) => begin(name, { dieOn: [5] })));
+    // Acknowledgements that are not sent at once: the neighbours must not fall under suspicion for that.
+    const victims = await Promise.all(names.map((name) => begin(name, { dieOn: [5] }, { ackFlushMs: 100 })));
     await waitFor(() => victims.every((victim) => victim.hasEnded), { timeoutMs: 20_000 });
     expect(record.calls.filter((call) => call.n === 5)).toHaveLength(4);
     expect(record.order()).toEqual([0, 1, 2, 3, 4, 5]);

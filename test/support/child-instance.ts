@@ -72,17 +72,31 @@ async function close(): Promise<void> {
   const since = nowMs();
   await instance?.close();
   await tell({ type: 'closed', afterMs: nowMs() - since });
+}
+
+/** As Nest does on a signal: once the shutdown hooks are through, the process goes, whatever still runs. */
+async function stop(): Promise<void> {
+  await close();
   process.exit(0);
 }
 
+/** The test is over or dead: this process must not outlive it. */
+const leave = (): void => process.exit(0);
+
+/** Ends only if nothing keeps the process alive any more. */
+async function closeAndWait(): Promise<void> {
+  await close();
+  process.off('disconnect', leave);
+  process.disconnect();
+}
+
 process.on('message', (message: ToChild) => {
-  const done = message.type === 'setup' ? start(message.setup) : close();
+  const done = message.type === 'setup' ? start(message.setup) : closeAndWait();
   done.catch((error: unknown) => {
     console.error(error);
     process.exit(1);
   });
 });
-process.on('SIGTERM', () => void close());
-// The test is over or dead: this process must not outlive it.
-process.on('disconnect', () => process.exit(0));
+process.on('SIGTERM', () => void stop());
+process.on('disconnect', leave);
 void tell({ type: 'loaded' });

@@ -70,9 +70,12 @@ export class Child {
     return this.ended?.code === 0;
   }
 
-  /** SIGTERM without waiting. */
-  askToStop(): void {
-    this.process.kill('SIGTERM');
+  /** Closes the instance without a signal; resolves true when the process then ended for want of anything to do. */
+  async close(): Promise<boolean> {
+    const exited = once(this.process, 'exit');
+    this.send({ type: 'close' });
+    await exited;
+    return this.ended?.code === 0;
   }
 
   /** SIGSTOP: nothing of it runs, its connections stay open. */

@@ -33,6 +33,7 @@ export async function connect(option: RedisOption): Promise<Connection> {
 export interface PlaceKeys extends GroupPartitionKeys, TopicKeys, MemberKeys {
   readonly topics: string;
   readonly dedup: string;
+  readonly wake: string;
 }
 
 let places = 0;
@@ -55,6 +56,7 @@ export class Place {
       ...keys.members(this.group),
       topics: keys.topics,
       dedup: keys.dedup(topic, partition, 'id-1'),
+      wake: keys.wake('i1', this.group),
     };
   }
 

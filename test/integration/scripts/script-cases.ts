@@ -13,6 +13,7 @@ import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import { openWake } from '../../../libs/redis-streams-mq/src/redis/scripts/wake.script.js';
 import type { Place, PlaceKeys } from './place.js';
 
 /** One use of one script. What holds for every script is tested with each of them. */
@@ -318,6 +319,12 @@ export const scriptCases: readonly ScriptCase[] = [
     call: ({ keys }) => call(probe, keys, {}),
     reply: () => 2,
     inFullRedis: 'is refused',
+  }),
+  using(openWake, {
+    arrange: async () => [],
+    call: ({ keys, group }) => call(openWake, keys, { group, ttl: 60_000 }),
+    reply: () => true,
+    inFullRedis: 'goes on',
   }),
   using(topicCreate, {
     arrange: async () => [],

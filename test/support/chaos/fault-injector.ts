@@ -13,7 +13,7 @@ import { DRAIN_TIMEOUT_MS, LEASE_MS } from './soak-setup.js';
 
 /** What was done, to whom (`redis` is everybody) and when. */
 export interface Fault {
-  readonly kind: FaultKind;
+  readonly kind: FaultKind | 'the test had no time';
   target: string;
   from: number;
   to: number;
@@ -62,6 +62,13 @@ export class FaultInjector {
     fault.to = monotonicMs();
   }
 
+  /** The proxies run in this process: when it does not run, nobody reaches Redis. */
+  wasStarved(ms: number): void {
+    const to = monotonicMs();
+    const kind = 'the test had no time';
+    this.faults.push({ kind, target: 'redis', from: to - ms, to, detail: `${Math.round(ms)} ms`, missed: false });
+  }
+
   private act(plan: PlannedFault, fault: Fault): Promise<void> {
     const { consumers, producers } = this.deps;
     const { choice, extent } = plan;
@@ -69,13 +76,15 @@ export class FaultInjector {
       case 'kill a consumer':
         return this.on(consumers, plan, fault, async (child) => {
           await child.kill();
-          await this.revive(child);
+          await child.start();
+          child.prepare();
         });
       case 'terminate a consumer':
         return this.on(consumers, plan, fault, async (child) => {
           const tookMs = await child.terminate(END_MS);
           fault.detail = `ended in ${Math.round(tookMs)} ms`;
-          await this.revive(child);
+          await child.start();
+          child.prepare();
         });
       case 'stop a consumer past its lease':
         return this.on(consumers, plan, fault, async (child) => {
@@ -113,7 +122,7 @@ export class FaultInjector {
       case 'flush the scripts':
         return this.onRedis(fault, async ({ client }) => void (await client.script('FLUSH')));
       case 'kill all clients':
-        return this.onRedis(fault, async ({ client }) => void (await client.client('KILL', 'TYPE', 'normal')));
+        return this.onRedis(fault, async ({ client }) => void (await client.call('CLIENT', 'KILL', 'TYPE', 'normal')));
       case 'kill Redis':
         return this.onRedis(fault, async ({ redis }) => {
           await redis.kill();
@@ -165,11 +174,6 @@ export class FaultInjector {
     } finally {
       this.redisIsBusy = false;
     }
-  }
-
-  private async revive(child: SoakProcess): Promise<void> {
-    child.start();
-    await child.untilUp();
   }
 
   private async loseReply(child: SoakProcess, fault: Fault, matches: (request: Buffer) => boolean): Promise<void> {

@@ -1,4 +1,14 @@
-import { callsOf, type Call, type Evidence, faultsNear, grouped, nameOf, placeOf, recordsOf } from './soak-evidence.js';
+import {
+  callsOf,
+  type Call,
+  disturbancesNear,
+  firstAfterFreeze,
+  type Evidence,
+  grouped,
+  nameOf,
+  placeOf,
+  recordsOf,
+} from './soak-evidence.js';
 
 export interface Violation {
   readonly rule: string;
@@ -35,18 +45,16 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 
   'I1 every stored message was handled, or is a dead letter, in every group'(evidence, calls, report) {
-    const done = new Set<string>();
-    for (const { group, eventId, outcome } of calls) if (outcome === 'success') done.add(`${group} ${eventId}`);
-    for (const { group, eventId } of evidence.buried) done.add(`${group} ${eventId}`);
+    const tries = grouped(calls, ({ group, eventId }) => `${group} ${eventId}`);
+    const dead = new Set(evidence.buried.map(({ group, eventId }) => `${group} ${eventId}`));
     for (const message of evidence.stored) {
       for (const group of evidence.groups) {
-        if (done.has(`${group} ${message.eventId}`)) continue;
-        const tries = calls.filter((call) => call.group === group && call.eventId === message.eventId);
-        const fate = tries.map((call) => `${call.outcome} in ${call.process} at ${Math.round(call.from)}`).join(', ');
-        report(
-          tries.at(-1)?.from ?? 0,
-          `${nameOf(message)} (${message.partition}/${message.id}) in ${group}: ${fate || 'never started'}`,
-        );
+        const key = `${group} ${message.eventId}`;
+        const ofIt = tries.get(key) ?? [];
+        if (dead.has(key) || ofIt.some(({ outcome }) => outcome === 'success')) continue;
+        const fate = ofIt.map((call) => `${call.outcome} in ${call.process} at ${Math.round(call.from)}`).join(', ');
+        const what = `${nameOf(message)} (${message.partition}/${message.id}) in ${group}`;
+        report(ofIt.at(-1)?.from ?? 0, `${what}: ${fate || 'never started'}`);
       }
     }
   },
@@ -87,9 +95,9 @@ const rules: Readonly<Record<string, Rule>> = {
       const seen = new Set<string>();
       let last: Call | undefined;
       for (const call of ofKey) {
-        if (seen.has(call.eventId)) continue;
+        if (seen.has(call.eventId) || !rank.has(call.eventId)) continue;
         seen.add(call.eventId);
-        const isBehind = last !== undefined && (rank.get(call.eventId) ?? 0) < (rank.get(last.eventId) ?? 0);
+        const isBehind = last !== undefined && rank.get(call.eventId)! < rank.get(last.eventId)!;
         if (isBehind) report(call.from, `${about(call)} first started after ${about(last!)}`);
         else last = call;
       }
@@ -108,19 +116,16 @@ const rules: Readonly<Record<string, Rule>> = {
     );
     const wasLost = (call: Call): boolean =>
       lost.has(`${call.process} ${placeOf(call)} ${call.epoch}`) ||
-      faultsNear(evidence, call.process, call.from, call.to).some(
-        ({ kind }) => kind === 'stop a consumer past its lease',
-      );
+      disturbancesNear(evidence, call.process, call.from, call.to).includes('stop a consumer past its lease');
     for (const [before, call] of overlaps(calls)) {
       const both = `${about(before)} until ${Math.round(before.to)} and ${about(call)}`;
       if (before.epoch === call.epoch) report(call.from, `one ownership: ${both}`);
-      else if (before.epoch > call.epoch) report(call.from, `an older ownership began: ${both}`);
-      else if (!wasLost(before)) report(call.from, `no lease was lost: ${both}`);
+      else if (before.epoch < call.epoch && !wasLost(before)) report(call.from, `no lease was lost: ${both}`);
     }
   },
 
-  'I3 nothing is started under a lease when a later one has been given out'({ records }, calls, report) {
-    const acquired = recordsOf(records, 'lease').filter(({ change }) => change === 'acquired');
+  'I3 nothing is started under a lease when a later one has been given out'(evidence, calls, report) {
+    const acquired = recordsOf(evidence.records, 'lease').filter(({ change }) => change === 'acquired');
     const byPlace = grouped(acquired, placeOf);
     for (const leases of byPlace.values()) {
       leases.sort((a, b) => a.at - b.at);
@@ -130,13 +135,11 @@ const rules: Readonly<Record<string, Rule>> = {
           report(lease.at, `${placeOf(lease)}: epoch ${lease.epoch} was given out after ${before.epoch}`);
       }
     }
+    const wasFrozen = firstAfterFreeze(evidence);
     for (const call of calls) {
       const later = byPlace.get(placeOf(call))?.find(({ at, epoch }) => epoch > call.epoch && at < call.from);
-      if (later !== undefined)
-        report(
-          call.from,
-          `${about(call)}, but ${later.process} had epoch ${later.epoch} since ${Math.round(later.at)}`,
-        );
+      if (later === undefined || wasFrozen(call)) continue;
+      report(call.from, `${about(call)}, but ${later.process} had epoch ${later.epoch} since ${Math.round(later.at)}`);
     }
   },
 
@@ -149,7 +152,7 @@ const rules: Readonly<Record<string, Rule>> = {
       const both = `${about(before)} (${before.outcome}) and again ${about(call)}`;
       if (before.id !== call.id) continue; // Stored twice, which is reported by that name.
       if (before.epoch === call.epoch) report(call.from, `in one ownership: ${both}`);
-      else if (explained.length === 0) report(call.from, `without a fault: ${both}`);
+      else if (before.epoch < call.epoch && explained.length === 0) report(call.from, `without a fault: ${both}`);
     }
     for (const tries of grouped(calls, ({ group, eventId }) => `${group} ${eventId}`).values()) {
       let failures = 0;
@@ -193,7 +196,7 @@ export function check(evidence: Evidence): Violation[] {
 export interface Repeat {
   readonly before: Call;
   readonly call: Call;
-  /** Kinds of the faults that can have led to it. */
+  /** What can have led to it. */
   readonly explained: readonly string[];
 }
 
@@ -205,8 +208,8 @@ export function repeats(evidence: Evidence, calls: readonly Call[] = callsOf(evi
     for (const [i, call] of same.entries()) {
       const before = same[i - 1];
       if (before === undefined) continue;
-      const faults = faultsNear(evidence, before.process, before.from, call.from);
-      found.push({ before, call, explained: [...new Set(faults.map(({ kind }) => kind))] });
+      const explained = disturbancesNear(evidence, before.process, before.from, call.from);
+      found.push({ before, call, explained });
     }
   }
   return found;

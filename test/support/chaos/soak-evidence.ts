@@ -84,13 +84,42 @@ export const nameOf = ({ key, seq }: MessageName): string => `${key}#${seq}`;
 
 const SETTLING_MS = 1_000;
 
-/** Faults that may have disturbed `process` (or everybody, through Redis) between these times. */
-export function faultsNear({ faults, leaseMs }: Evidence, process: string, from: number, to: number): Fault[] {
+/** What may have disturbed `process` (or everybody, through Redis or the proxies) between these times, by its kind. */
+export function disturbancesNear(evidence: Evidence, process: string, from: number, to: number): string[] {
   const child = process.slice(0, process.lastIndexOf('#'));
   // The lease that a fault has cost ends some time after it.
-  const before = from - leaseMs - SETTLING_MS;
-  return faults.filter(
-    (fault) =>
-      !fault.missed && (fault.target === 'redis' || fault.target === child) && fault.from <= to && fault.to >= before,
-  );
+  const before = from - evidence.leaseMs - SETTLING_MS;
+  const kinds = evidence.faults
+    .filter(({ missed, target }) => !missed && (target === 'redis' || target === child))
+    .filter((fault) => fault.from <= to && fault.to >= before)
+    .map(({ kind }): string => kind);
+  for (const stall of recordsOf(evidence.records, 'stall')) {
+    if (stall.process === process && stall.at - stall.ms <= to && stall.at >= before) kinds.push('a starved process');
+  }
+  return [...new Set(kinds)];
+}
+
+const AWAKE_MS = 200;
+const ASLEEP_MS = 50;
+
+/**
+ * Calls that were the first thing a process did after it had been frozen: it had looked at its lease before, and no
+ * process can look and act in one step.
+ */
+export function firstAfterFreeze({ records, faults }: Evidence): (call: Call) => boolean {
+  const freezes = recordsOf(records, 'stall').map(({ process, at, ms }) => ({ process, from: at - ms, to: at }));
+  for (const { kind, target, from, to } of faults) {
+    if (kind === 'stop a consumer past its lease') freezes.push({ process: target, from, to });
+  }
+  const byProcess = grouped(records, ({ process }) => process);
+  return ({ process, from }) => {
+    const before = byProcess.get(process)!.findLast(({ at }) => at < from)?.at ?? 0;
+    return freezes.some(
+      (freeze) =>
+        process.startsWith(freeze.process) &&
+        before <= freeze.from + ASLEEP_MS &&
+        from >= freeze.from &&
+        from <= freeze.to + AWAKE_MS,
+    );
+  };
 }

@@ -14,10 +14,19 @@ export interface Life {
   /** What was done to it: anything else that ends it is a crash. */
   wish: 'live' | 'be killed' | 'end';
   end: string | undefined;
-  output: string;
+  readonly output: string;
 }
 
 const OUTPUT_KEPT = 4_000;
+/** On a machine that has much else to do. */
+const LOAD_MS = 120_000;
+
+/** A process that has loaded its code and waits to be told to begin: loading takes seconds on a busy machine. */
+interface Standby {
+  readonly child: ChildProcess;
+  loaded: boolean;
+  output: string;
+}
 
 /** A child of the soak test, through all its lives: each has a file of records of its own. */
 export class SoakProcess {
@@ -25,6 +34,7 @@ export class SoakProcess {
   /** A fault has it in its hands. */
   busy = false;
   private child: ChildProcess | undefined;
+  private standby: Standby | undefined;
   private up = false;
   private done = false;
   private stopped = false;
@@ -41,20 +51,56 @@ export class SoakProcess {
     return this.up;
   }
 
-  start(): void {
-    const process = `${this.name}#${this.lives.length + 1}`;
-    const life: Life = { process, from: monotonicMs(), to: Infinity, wish: 'live', end: undefined, output: '' };
-    this.lives.push(life);
-    const setup: ChildSetup = { ...this.setup, url: this.proxy.url, file: this.fileOf(life) };
-    const child = fork(join('test/support/programs', this.program), [JSON.stringify(setup)], {
+  /** Begins the next life; resolves when it is up, and has the one after it loaded meanwhile. */
+  async start(timeoutMs = LOAD_MS): Promise<void> {
+    const standby = await this.prepared(timeoutMs);
+    this.standby = undefined;
+    this.begin(standby);
+    const { life } = this;
+    const describe = `${life.process} to be up; it said: ${life.output}`;
+    await waitFor(() => this.up || life.end !== undefined, { timeoutMs, describe });
+    if (!this.up) throw new Error(`${life.process} ended (${life.end}): ${life.output}`);
+  }
+
+  /** Has the next life loaded beside this one. */
+  prepare(): void {
+    this.standby ??= this.load();
+  }
+
+  async prepared(timeoutMs = LOAD_MS): Promise<Standby> {
+    const standby = (this.standby ??= this.load());
+    await waitFor(() => standby.loaded, { timeoutMs, describe: `${this.name} to load; it said: ${standby.output}` });
+    return standby;
+  }
+
+  private load(): Standby {
+    const child = fork(join('test/support/programs', this.program), [], {
       execArgv: ['--conditions=@redis-streams-mq/source', '--import', '@swc-node/register/esm-register'],
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
+    const standby: Standby = { child, loaded: false, output: '' };
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.on('data', (text: Buffer) => (standby.output = (standby.output + text.toString()).slice(-OUTPUT_KEPT)));
+    }
+    child.once('message', () => (standby.loaded = true));
+    return standby;
+  }
+
+  private begin(standby: Standby): void {
+    const { child } = standby;
+    const life: Life = {
+      process: `${this.name}#${this.lives.length + 1}`,
+      from: monotonicMs(),
+      to: Infinity,
+      wish: 'live',
+      end: undefined,
+      get output() {
+        return standby.output;
+      },
+    };
+    this.lives.push(life);
     this.child = child;
     this.up = this.stopped = false;
-    for (const stream of [child.stdout, child.stderr]) {
-      stream?.on('data', (text: Buffer) => (life.output = (life.output + text.toString()).slice(-OUTPUT_KEPT)));
-    }
     child.on('message', (message: FromSoakChild) => {
       if (message === 'up') this.up = true;
       else this.done = true;
@@ -64,13 +110,7 @@ export class SoakProcess {
       life.end = signal ?? `exit code ${code}`;
       if (life.to === Infinity) life.to = monotonicMs();
     });
-  }
-
-  async untilUp(timeoutMs = 60_000): Promise<void> {
-    const { life } = this;
-    const describe = `${life.process} to be up; it said: ${life.output}`;
-    await waitFor(() => this.up || life.end !== undefined, { timeoutMs, describe });
-    if (!this.up) throw new Error(`${life.process} ended (${life.end}): ${life.output}`);
+    child.send({ ...this.setup, url: this.proxy.url, file: this.fileOf(life) } satisfies ChildSetup);
   }
 
   tell(message: ToSoakChild): void {
@@ -117,6 +157,7 @@ export class SoakProcess {
   /** For the end of this process, which cannot wait. */
   abandon(): void {
     this.child?.kill('SIGKILL');
+    this.standby?.child.kill('SIGKILL');
   }
 
   records(): Witnessed[] {

@@ -44,6 +44,8 @@ export type SoakRecord = { readonly at: number } & (
     }
   | { readonly type: 'engine'; readonly event: string; readonly detail: string }
   | { readonly type: 'crash'; readonly detail: string }
+  /** The process did not run for so long: it was stopped, or the machine had no time for it. */
+  | { readonly type: 'stall'; readonly ms: number }
 );
 
 /** What came from where: `process` is `consumer-1#2` for the second life of `consumer-1`. */
@@ -71,4 +73,19 @@ export function readRecords(path: string, process: string): Witnessed[] {
   const lines = readFileSync(path, 'utf8').split('\n');
   // What follows the last end of line was cut off by a kill, or is nothing.
   return lines.slice(0, -1).map((line) => ({ ...(JSON.parse(line) as SoakRecord), process }));
+}
+
+const LOOK_MS = 100;
+const STALL_MS = 300;
+
+/** Calls when this process could not run for a while; ends when the process does, or by the function returned. */
+export function watchStalls(report: (ms: number) => void): () => void {
+  let last = monotonicMs();
+  const timer = setInterval(() => {
+    const now = monotonicMs();
+    const ms = now - last - LOOK_MS;
+    last = now;
+    if (ms > STALL_MS) report(ms);
+  }, LOOK_MS).unref();
+  return () => clearInterval(timer);
 }

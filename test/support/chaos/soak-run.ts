@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { Keys } from '../../../libs/redis-streams-mq/src/core/keys.js';
+import { TestInstance } from '../engine.js';
 import { startRedis } from '../redis-server.js';
 import { startProxy, type TcpProxy } from '../tcp-proxy.js';
 import { type Fault, FaultInjector } from './fault-injector.js';
@@ -11,7 +12,7 @@ import { planFaults } from './fault-plan.js';
 import { between, randomOf } from './random.js';
 import type { Evidence } from './soak-evidence.js';
 import { SoakProcess } from './soak-process.js';
-import { monotonicMs } from './soak-record.js';
+import { monotonicMs, watchStalls } from './soak-record.js';
 import { CONSUMERS, GROUPS, LEASE_MS, MAX_ATTEMPTS, PRODUCERS } from './soak-setup.js';
 import { buriedIn, storedIn, undrained } from './soak-streams.js';
 
@@ -55,11 +56,13 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
   const children = [...producers, ...consumers];
   const abandon = (): void => children.forEach((one) => one.abandon());
   process.on('exit', abandon);
+  let watch = (): void => undefined;
   try {
-    for (const one of children) one.start();
-    await Promise.all(children.map((one) => one.untilUp()));
+    await Promise.all(children.map((one) => one.start()));
+    for (const consumer of consumers) await consumer.prepared();
     const injector = new FaultInjector({ redis, client, consumers, producers });
     const from = monotonicMs();
+    watch = watchStalls((ms) => injector.wasStarved(ms));
     for (const producer of producers) producer.tell('go');
     await disturb(injector, seed, seconds * 1_000, killsRedis);
     const mishaps = [...injector.mishaps];
@@ -71,9 +74,16 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
     await attempt(Promise.all(producers.map((producer) => producer.untilDone(END_MS))));
     const left = await drained(client, keys);
     mishaps.push(...left);
+    if (left.length > 0) {
+      for (const consumer of consumers) consumer.tell('write your state');
+      await sleep(1_000);
+    }
     const drainedInMs = monotonicMs() - to;
     await attempt(Promise.all(children.map((one) => one.terminate(END_MS))));
-    const lost = children.flatMap((one) => one.records());
+    const records = children.flatMap((one) => one.records());
+    const reader = await TestInstance.open({ redis: redis.url, failFast: true, ...prefixes });
+    const buried = await buriedIn(reader.runtime.deadLetters);
+    await reader.close();
     return {
       seed,
       killsRedis,
@@ -85,15 +95,16 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
       groups: GROUPS,
       maxAttempts: MAX_ATTEMPTS,
       leaseMs: LEASE_MS,
-      records: lost.sort((a, b) => a.at - b.at),
+      records: records.sort((a, b) => a.at - b.at),
       lives: children.flatMap((one) => one.lives),
       faults: injector.faults,
       stored: await storedIn(client, keys),
-      buried: await buriedIn(client, keys),
+      buried,
       mishaps,
       forget: () => rmSync(folder, { recursive: true, force: true }),
     };
   } finally {
+    watch();
     abandon();
     process.off('exit', abandon);
     await Promise.all(proxies.map((proxy) => proxy.stop()));

@@ -1,4 +1,4 @@
-import type { MqOptions } from '../../../libs/redis-streams-mq/src/core/options.js';
+import type { RedisStreamsMqModuleOptions } from 'nestjs-redis-streams-mq';
 import { between, draw, randomOf } from './random.js';
 import type { Outcome } from './soak-record.js';
 
@@ -25,13 +25,25 @@ export interface ChildSetup {
   readonly rate: number;
 }
 
-export type ToSoakChild = 'go' | 'stop';
-export type FromSoakChild = 'up' | 'done';
+export type ToSoakChild = 'go' | 'stop' | 'write your state';
+export type FromSoakChild = 'loaded' | 'up' | 'done';
+
+/** Called by a child when it has loaded its code; resolves when it is to begin. */
+export function awaitSetup(): Promise<ChildSetup> {
+  const setup = new Promise<ChildSetup>((resolve) => process.once('message', resolve));
+  tell('loaded');
+  return setup;
+}
+
+export function tell(message: FromSoakChild): void {
+  process.send!(message);
+}
 
 /** Short times, so that a minute has many leases, take-overs and retries in it. */
-export function soakOptions({ url, prefixes }: Pick<ChildSetup, 'url' | 'prefixes'>): MqOptions {
+export function soakOptions({ url, prefixes }: Pick<ChildSetup, 'url' | 'prefixes'>): RedisStreamsMqModuleOptions {
   return {
     redis: url,
+    endpoints: false,
     ...prefixes,
     defaultPartitionCount: PARTITIONS,
     leaseTtlSeconds: LEASE_MS / 1_000,

@@ -1,26 +1,15 @@
 import type { MqEvents } from '../../../libs/redis-streams-mq/src/core/events.js';
-import type { RecordFile } from './soak-record.js';
+import { PartitionConsumer } from '../../../libs/redis-streams-mq/src/consumer/partition-consumer.js';
+import { type RecordFile, watchStalls } from './soak-record.js';
 
 /** Writes down what the engine says about itself, and anything that would end the process; ties it to its parent. */
 export function witness(events: MqEvents, record: RecordFile): void {
-  const lease =
-    (change: 'acquired' | 'released' | 'lost', why: (payload: never) => string) =>
-    (payload: { group: string; partition: number; epoch: number }): void => {
-      const { group, partition, epoch } = payload;
-      record.write({ type: 'lease', change, group, partition, epoch, why: why(payload as never) });
-    };
-  events.on(
-    'leaseAcquired',
-    lease('acquired', ({ clean }: { clean: boolean }) => (clean ? 'clean' : 'unclean')),
-  );
-  events.on(
-    'leaseReleased',
-    lease('released', () => ''),
-  );
-  events.on(
-    'leaseLost',
-    lease('lost', ({ reason }: { reason: string }) => reason),
-  );
+  type Lease = { readonly group: string; readonly partition: number; readonly epoch: number };
+  const lease = (change: 'acquired' | 'released' | 'lost', { group, partition, epoch }: Lease, why: string): void =>
+    record.write({ type: 'lease', change, group, partition, epoch, why });
+  events.on('leaseAcquired', (payload) => lease('acquired', payload, payload.clean ? 'clean' : 'unclean'));
+  events.on('leaseReleased', (payload) => lease('released', payload, ''));
+  events.on('leaseLost', (payload) => lease('lost', payload, payload.reason));
   for (const name of [
     'takenOver',
     'ledgerRepaired',
@@ -46,5 +35,37 @@ export function witness(events: MqEvents, record: RecordFile): void {
       process.exit(70);
     });
   }
+  watchStalls((ms) => record.write({ type: 'stall', ms }));
   process.on('disconnect', () => process.exit(0));
+}
+
+/** Keeps hold of the partitions that this process consumes; the function returned writes down what state they are in. */
+export function watchPartitions(record: RecordFile): () => void {
+  const partitions = new Set<PartitionConsumer>();
+  const start = Reflect.get(PartitionConsumer.prototype, 'start') as (this: PartitionConsumer) => void;
+  PartitionConsumer.prototype.start = function (): void {
+    partitions.add(this);
+    start.call(this);
+  };
+  return () => {
+    for (const partition of partitions) {
+      const { isEnded, isTrusted, terms } = partition.lease;
+      if (isEnded) continue;
+      const parts = Object.entries(partition).map(([name, part]): unknown => [name, outline(part)]);
+      const detail = JSON.stringify({ group: terms.group, partition: terms.partition, isTrusted, parts });
+      record.write({ type: 'engine', event: 'state', detail });
+    }
+  };
+}
+
+/** Plain values of an object as they are, and of lists how long they are. */
+function outline(part: unknown): Record<string, unknown> {
+  const found: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(part ?? {}) as [string, unknown][]) {
+    if (Array.isArray(value)) found[name] = value.length;
+    else if (value instanceof Map || value instanceof Set) found[name] = value.size;
+    else if (typeof value !== 'object' && typeof value !== 'function') found[name] = value ?? null;
+    else if (value !== null) found[name] = typeof value;
+  }
+  return found;
 }

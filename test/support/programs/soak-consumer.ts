@@ -6,10 +6,10 @@ import { NestFactory } from '@nestjs/core';
 import { DeadLetter, RedisStreamsMqModule, type StreamContext, StreamHandler } from 'nestjs-redis-streams-mq';
 import { MqInstances } from '../../../libs/redis-streams-mq/src/nest/mq-instances.js';
 import { type MessageName, type Outcome, RecordFile } from '../chaos/soak-record.js';
-import { type ChildSetup, fateOf, GROUPS, soakOptions, TOPIC } from '../chaos/soak-setup.js';
-import { witness } from '../chaos/soak-witness.js';
+import { awaitSetup, fateOf, GROUPS, soakOptions, tell, TOPIC } from '../chaos/soak-setup.js';
+import { watchPartitions, witness } from '../chaos/soak-witness.js';
 
-const setup = JSON.parse(process.argv[2] ?? '') as ChildSetup;
+const setup = await awaitSetup();
 const record = new RecordFile(setup.file);
 let calls = 0;
 
@@ -45,11 +45,13 @@ class Handlers {
   }
 }
 
-@Module({ imports: [RedisStreamsMqModule.forRoot({ ...soakOptions(setup), endpoints: false })], providers: [Handlers] })
+@Module({ imports: [RedisStreamsMqModule.forRoot(soakOptions(setup))], providers: [Handlers] })
 class AppModule {}
 
+const writeState = watchPartitions(record);
+process.on('message', writeState);
 const app = await NestFactory.create(AppModule, { logger: false });
 witness(app.get(MqInstances, { strict: false }).all()[0]!.runtime.events, record);
 app.enableShutdownHooks();
 await app.init();
-process.send!('up');
+tell('up');

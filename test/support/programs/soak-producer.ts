@@ -8,21 +8,21 @@ import { MqError, MqProducer, RedisStreamsMqModule } from 'nestjs-redis-streams-
 import { MqInstances } from '../../../libs/redis-streams-mq/src/nest/mq-instances.js';
 import { pick, randomOf } from '../chaos/random.js';
 import { RecordFile } from '../chaos/soak-record.js';
-import { type ChildSetup, KEYS, PRODUCERS, soakOptions, type ToSoakChild, TOPIC } from '../chaos/soak-setup.js';
+import { awaitSetup, KEYS, PRODUCERS, soakOptions, tell, type ToSoakChild, TOPIC } from '../chaos/soak-setup.js';
 import { witness } from '../chaos/soak-witness.js';
 
 const TICK_MS = 10;
 /** After a stop of the process it does not send everything that it has missed. */
 const MOST_PER_TICK = 100;
 
-const setup = JSON.parse(process.argv[2] ?? '') as ChildSetup;
+const setup = await awaitSetup();
 const record = new RecordFile(setup.file);
 const random = randomOf(`${setup.seed}/producer/${setup.index}`);
 const keys = Array.from({ length: KEYS / PRODUCERS }, (_, i) => `key-${i * PRODUCERS + setup.index}`);
 const numbers = new Map<string, number>();
 let stopped = false;
 
-@Module({ imports: [RedisStreamsMqModule.forRoot({ ...soakOptions(setup), autoStart: false, endpoints: false })] })
+@Module({ imports: [RedisStreamsMqModule.forRoot({ ...soakOptions(setup), autoStart: false })] })
 class AppModule {}
 
 const app = await NestFactory.create(AppModule, { logger: false });
@@ -60,7 +60,7 @@ async function run(): Promise<void> {
     }
   }
   await Promise.all(sends);
-  process.send!('done');
+  tell('done');
 }
 
 process.on('message', (message: ToSoakChild) => {
@@ -68,4 +68,4 @@ process.on('message', (message: ToSoakChild) => {
   else stopped = true;
 });
 process.on('SIGTERM', () => void app.close().then(() => process.exit(0)));
-process.send!('up');
+tell('up');

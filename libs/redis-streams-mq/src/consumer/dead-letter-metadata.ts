@@ -1,8 +1,9 @@
-import { thrownText } from '../core/errors.js';
+import { describeThrown } from '../core/errors.js';
 import type { GroupPartitionRef } from '../core/events.js';
 import { eventIdToWire } from '../core/event-id.js';
 import type { DecodedMessage } from '../core/message.js';
 
+const MAX_NAME = 200;
 const MAX_MESSAGE = 1_000;
 const MAX_STACK = 4_000;
 
@@ -26,11 +27,10 @@ export function deadLetterMetadata(
   const fields: (string | number)[] = Object.entries(named).flat();
   if (message !== null) fields.push('eventId', eventIdToWire(message.eventId));
   if (message?.key != null) fields.push('key', message.key);
-  if (error instanceof Error) {
-    fields.push('errorName', cut(error.name, 200), 'errorMessage', cut(error.message, MAX_MESSAGE));
-    if (error.stack !== undefined) fields.push('errorStack', cut(error.stack, MAX_STACK));
-  } else if (error !== undefined) {
-    fields.push('errorName', typeof error, 'errorMessage', cut(thrownText(error), MAX_MESSAGE));
+  if (error !== undefined) {
+    const { name, message: text, stack } = describeThrown(error);
+    fields.push('errorName', cut(name, MAX_NAME), 'errorMessage', cut(text, MAX_MESSAGE));
+    if (stack !== null) fields.push('errorStack', cut(stack, MAX_STACK));
   }
   return fields;
 }

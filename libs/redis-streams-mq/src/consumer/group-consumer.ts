@@ -187,7 +187,7 @@ export class GroupConsumer {
     return had;
   }
 
-  private ended(lease: Lease): void {
+  private async ended(lease: Lease): Promise<void> {
     const partition = this.partitions.get(lease);
     if (partition === undefined) return;
     this.partitions.delete(lease);
@@ -198,7 +198,7 @@ export class GroupConsumer {
       if (reader?.isBlocking) this.deps.blockingReaders.give();
       void reader?.stop();
     }
-    void this.dropConsumer(lease);
+    await this.dropConsumer(lease);
   }
 
   /** Best effort: a consumer that has entries pending stays, and the next owner takes them over. */

@@ -1,5 +1,5 @@
 import type { Connection } from '../redis/connection.js';
-import { asArray, asText } from '../redis/reply.js';
+import { asArray, asText, asTextOrNull } from '../redis/reply.js';
 
 /**
  * Where a group without a position begins on a topic. 'latest' is decided once per group, by the server's time, and
@@ -13,6 +13,8 @@ export async function startPosition(
 ): Promise<string> {
   if (startFrom === 'earliest') return '0';
   const field = `start:${group}`;
+  const decided = asTextOrNull(await connection.send('HGET', metaKey, field));
+  if (decided !== null) return `${decided}-0`;
   const [seconds, micros] = asArray(await connection.send('TIME')).map(asText);
   const now = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
   await connection.send('HSETNX', metaKey, field, now);

@@ -1,7 +1,11 @@
+/** Less room than this is no room: one read asks a partition's stream and the group's retry stream. */
+export const LEAST_ROOM = 2;
+
 /** Entries that the instance holds in memory, over all partitions, against `maxInFlight`; 0 means no bound. */
 export class InFlight {
   private held = 0;
   private reserved = 0;
+  private readers = 0;
   private readonly waiting = new Set<() => void>();
 
   constructor(readonly max: number) {}
@@ -10,16 +14,33 @@ export class InFlight {
     return this.held;
   }
 
+  addReader(): void {
+    this.readers++;
+  }
+
+  removeReader(): void {
+    this.readers--;
+  }
+
   /** How many of `wanted` may be asked for now. What is granted must be given back by `unreserve` after the read. */
   reserve(wanted: number): number {
     if (this.max === 0) return wanted;
-    const granted = Math.max(0, Math.min(wanted, this.max - this.held - this.reserved));
+    const granted = Math.max(0, Math.min(wanted, this.room));
     this.reserved += granted;
     return granted;
   }
 
+  /**
+   * The same for a read that blocks, and so keeps what it was granted although nothing may come: no more than its share,
+   * of which one is left for take-overs and for partitions that read by themselves.
+   */
+  reserveForReader(wanted: number): number {
+    if (this.max === 0) return wanted;
+    return this.reserve(Math.min(wanted, Math.max(LEAST_ROOM, Math.floor(this.max / (this.readers + 1)))));
+  }
+
   unreserve(count: number): void {
-    if (this.max === 0) return;
+    if (this.max === 0 || count === 0) return;
     this.reserved -= count;
     this.wake();
   }
@@ -33,14 +54,18 @@ export class InFlight {
     this.wake();
   }
 
-  /** Calls once when something was given back. */
+  /** Calls once when there is room again. */
   onRoom(listener: () => void): () => void {
     this.waiting.add(listener);
     return () => void this.waiting.delete(listener);
   }
 
+  private get room(): number {
+    return this.max - this.held - this.reserved;
+  }
+
   private wake(): void {
-    if (this.waiting.size === 0) return;
+    if (this.waiting.size === 0 || this.room < LEAST_ROOM) return;
     const listeners = [...this.waiting];
     this.waiting.clear();
     for (const listener of listeners) listener();

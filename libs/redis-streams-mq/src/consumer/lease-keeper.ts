@@ -127,6 +127,8 @@ export class LeaseKeeper {
       } catch (error) {
         waitMs = this.backoff.next();
         events.emit('fault', { component: 'lease-keeper', class: classifyRedisError(error), error, retryInMs: waitMs });
+        await this.deps.connection.backOff(waitMs, signal);
+        continue;
       }
       await pause(clock, waitMs, signal);
     }

@@ -43,14 +43,15 @@ export interface OwnershipDeps {
   readonly partitionsOf: (topics: ReadonlySet<string>) => Promise<PartitionRef[]>;
   readonly consume: (lease: Lease) => Consumption;
   /** Called when consumption under a lease is over, however it ended. */
-  readonly onEnded: (lease: Lease) => void;
+  readonly onEnded: (lease: Lease) => Promise<void>;
 }
 
 interface Owned {
   readonly lease: Lease;
   readonly consumption: Consumption;
   readonly watcher: LeaseWatcher;
-  leaving: boolean;
+  /** The giving up that is under way. */
+  leaving?: Promise<void>;
 }
 
 const GRACE_MS = 1_000;
@@ -68,6 +69,7 @@ export class Ownership {
   private readonly acquiring = new Map<string, Promise<void>>();
   /** An acquire whose answer was lost is repeated with the same nonce, and gets the same epoch. */
   private readonly nonces = new Map<string, string>();
+  private readonly endings = new Set<Promise<void>>();
   private readonly stopping = new AbortController();
   private readonly backoff: Backoff;
   private readonly detach: (() => void)[] = [];
@@ -124,18 +126,21 @@ export class Ownership {
     for (const detach of this.detach) detach();
     this.debounce?.cancel();
     this.wake?.();
-    const { clock } = this.deps;
-    const until = clock.monotonic() + drainTimeoutMs;
-    await within(clock, Promise.all([this.loop, ...this.acquiring.values()]), Math.min(1_000, drainTimeoutMs));
-    // Left before anything is released, so that nobody reckons with this instance any more.
-    await within(clock, this.deps.membership.leave(), 1_000);
+    const { clock, membership } = this.deps;
     const heirs = this.heirsWithoutMe();
+    // Left before anything is released, so that nobody reckons with this instance any more. The draining waits for
+    // neither: it begins in this turn, and no handler starts after it.
+    const left = (async () => {
+      await within(clock, Promise.all([this.loop, ...this.acquiring.values()]), Math.min(1_000, drainTimeoutMs));
+      await within(clock, membership.leave(), 1_000);
+    })();
     await Promise.all(
-      [...this.owned].map(async ([id, owned]) => {
-        const left = Math.max(0, until - clock.monotonic());
-        await this.giveUp(id, owned, heirs.get(id) ?? null, left, Math.min(GRACE_MS, drainTimeoutMs / 10));
-      }),
+      [...this.owned].map(([id, owned]) =>
+        this.giveUp(id, owned, heirs.get(id) ?? null, drainTimeoutMs, Math.min(GRACE_MS, drainTimeoutMs / 10), left),
+      ),
     );
+    await left;
+    await within(clock, Promise.all(this.endings), GRACE_MS);
     const { announcements, group, instance } = this.deps;
     announcements.publish({ type: 'left', group, instance });
   }
@@ -170,7 +175,7 @@ export class Ownership {
       const owner = target.get(id) ?? null;
       const mine = this.owned.get(id);
       if (mine !== undefined) {
-        if (owner !== null && owner !== instance && alive.has(owner) && !mine.leaving) {
+        if (owner !== null && owner !== instance && alive.has(owner) && mine.leaving === undefined) {
           givenUp++;
           this.handOver(id, mine, owner);
         }
@@ -235,7 +240,7 @@ export class Ownership {
       pendingSeen: (stream, retryStream) => consumption.pendingSeen(stream, retryStream),
       paused: () => this.handOver(id, owned, null),
     };
-    const owned: Owned = { lease, consumption, watcher, leaving: false };
+    const owned: Owned = { lease, consumption, watcher };
     this.owned.set(id, owned);
     this.deps.keeper.add(watcher);
     events.emit('leaseAcquired', { ...ref, group, epoch, clean });
@@ -244,50 +249,57 @@ export class Ownership {
 
   /** Beside everything else: it may take as long as the running handler. */
   private handOver(id: string, owned: Owned, heir: string | null): void {
-    if (owned.leaving) return;
+    if (owned.leaving !== undefined) return;
     const { events, group, handOverTimeoutMs } = this.deps;
     this.giveUp(id, owned, heir, handOverTimeoutMs(owned.lease.terms.topic), GRACE_MS).catch((error: unknown) =>
       events.emit('fault', { component: `ownership:${group}`, class: 'unexpected', error, retryInMs: 0 }),
     );
   }
 
+  /** A hand-over that is under way may wait as long as its handler's time limit; a shutdown does not. */
+  private async giveUp(...args: Parameters<Ownership['release']>): Promise<void> {
+    const [, owned, , timeoutMs, graceMs] = args;
+    if (owned.leaving === undefined) {
+      owned.leaving = this.release(...args);
+      return owned.leaving;
+    }
+    if (await owned.consumption.drain(timeoutMs, graceMs)) await within(this.deps.clock, owned.leaving, GRACE_MS);
+  }
+
   /** In order: no new reads, the running handler may finish, settled, released, announced with its heir. */
-  private async giveUp(
+  private async release(
     id: string,
     owned: Owned,
     heir: string | null,
     timeoutMs: number,
     graceMs: number,
+    beforeRelease?: Promise<void>,
   ): Promise<void> {
     const { lease, consumption, watcher } = owned;
-    const { connection, keeper, events, announcements, group, instance, clock } = this.deps;
-    if (owned.leaving) {
-      await within(clock, consumption.finished(), timeoutMs);
-      return;
-    }
-    owned.leaving = true;
+    const { connection, keeper, events, announcements, group, instance } = this.deps;
     const inOrder = await consumption.drain(timeoutMs, graceMs);
+    await beforeRelease;
     keeper.remove(watcher);
     if (lease.isEnded) return;
-    // Without that the handler may still settle until the lease, which is renewed no more, ends by itself.
-    if (inOrder) lease.end();
     const { topic, partition, keys, token, epoch } = lease.terms;
+    // A handler that did not end keeps the lease, which is renewed no more: it may still settle, and nobody runs beside it.
+    const keepLease = inOrder ? 0 : 1;
     try {
-      // A handler that did not end keeps the lease until it ends by itself: nobody may run beside it.
-      const keepLease = inOrder ? 0 : 1;
-      await connection.withTimeout(connection.run(call(release, keys, { token, keepLease })), 1_000);
+      const wasOurs = await connection.withTimeout(connection.run(call(release, keys, { token, keepLease })), 1_000);
+      if (!wasOurs) {
+        lease.lose('taken');
+        return;
+      }
       if (inOrder) {
+        lease.end();
         events.emit('leaseReleased', { topic, partition, group, epoch });
         announcements.publish({ type: 'released', group, instance, topic, partition, heir });
       }
     } catch (error) {
       // Not released: it ends by itself, and the heir waits for that.
-      events.emit('fault', {
-        component: `ownership:${group}`,
-        class: classifyRedisError(error),
-        error,
-        retryInMs: 0,
-      });
+      if (inOrder) lease.end();
+      const component = `ownership:${group}`;
+      events.emit('fault', { component, class: classifyRedisError(error), error, retryInMs: 0 });
     }
     this.forget(id, owned);
   }
@@ -305,7 +317,8 @@ export class Ownership {
   private forget(id: string, owned: Owned): void {
     this.owned.delete(id);
     this.closing.add(id);
-    this.deps.onEnded(owned.lease);
+    const ending = this.deps.onEnded(owned.lease).finally(() => this.endings.delete(ending));
+    this.endings.add(ending);
     void owned.consumption.finished().then(() => {
       this.closing.delete(id);
       this.reconcileSoon();

@@ -109,7 +109,9 @@ export class PartitionConsumer {
       this.runner.abortForShutdown();
       inOrder = await within(clock, finished, graceMs);
     }
+    // A handler that did not end may still settle; everything else is left to the next owner.
     if (inOrder) this.end();
+    else this.ledger.clear();
     return inOrder && !lease.isEnded;
   }
 

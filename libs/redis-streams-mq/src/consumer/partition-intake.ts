@@ -1,4 +1,4 @@
-import { pause, type Clock } from '../core/clock.js';
+import type { Clock } from '../core/clock.js';
 import { MqError } from '../core/errors.js';
 import type { GroupPartitionRef } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
@@ -55,8 +55,8 @@ export class PartitionIntake {
   private afterCheck: 'reading' | 'hot' = 'reading';
   /** Read, but not yet compared with the server's total. */
   private staged: Entry[] = [];
-  /** A repair that was cut off: the ledger has entries that the queue has not. */
-  private halfRepaired = false;
+  /** Totals are not enough: a repair was cut off, or it is not known which settles were done. */
+  private mustRepair = false;
   private wake: (() => void) | undefined;
   private onChecked: (() => void)[] = [];
   private loop: Promise<void> | undefined;
@@ -117,7 +117,7 @@ export class PartitionIntake {
 
   /** Compares the ledger with the server soon, outside any read. */
   requestCheck(): void {
-    if (this.state !== 'reading' || this.isOver) return;
+    if ((this.state !== 'reading' && this.state !== 'hot') || this.isOver) return;
     this.afterCheck = 'reading';
     this.become('checking');
   }
@@ -132,6 +132,8 @@ export class PartitionIntake {
 
   groupLost(): void {
     if (this.state === 'recovering' || this.state === 'reopening' || this.isOver) return;
+    // What would be handled now could not be settled, and would come again.
+    this.deps.queue.hold();
     this.become('reopening');
   }
 
@@ -202,14 +204,14 @@ export class PartitionIntake {
 
   private async failed(error: unknown): Promise<void> {
     if (this.isOver) return;
-    const { events, clock } = this.deps;
+    const { events, clock, connection } = this.deps;
     const kind = classifyRedisError(error);
     if (replyCode(error) === 'NOGROUP') this.groupLost();
     const retryInMs = this.backoff.next();
     const text = replyCode(error) || (error instanceof MqError ? error.code : kind);
     this.failure = { since: this.failure?.since ?? clock.monotonic(), text };
     events.emit('fault', { component: this.component, class: kind, error, retryInMs });
-    await pause(clock, retryInMs, this.stopping.signal);
+    await connection.backOff(retryInMs, this.stopping.signal);
   }
 
   private recovered(): void {
@@ -237,16 +239,21 @@ export class PartitionIntake {
     let count = 0;
     let reserved = 0;
     const room = async (): Promise<number> => (reserved = await this.roomForPage());
-    for await (const page of this.pages.of(source, room)) {
+    try {
+      for await (const page of this.pages.of(source, room)) {
+        if (this.isOver) break;
+        const entries = page
+          .map((raw) => toEntry(source, raw, !lease.terms.clean))
+          .filter((entry) => ledger.add(entry));
+        inFlight.unreserve(reserved);
+        reserved = 0;
+        queue.push(entries);
+        count += entries.length;
+        while (!this.isOver && queue.length >= pageSize) await this.woken();
+      }
+    } finally {
       inFlight.unreserve(reserved);
-      reserved = 0;
-      if (this.isOver) break;
-      const entries = page.map((raw) => toEntry(source, raw, !lease.terms.clean)).filter((entry) => ledger.add(entry));
-      queue.push(entries);
-      count += entries.length;
-      while (!this.isOver && queue.length >= pageSize) await this.woken();
     }
-    inFlight.unreserve(reserved);
     return count;
   }
 
@@ -280,7 +287,7 @@ export class PartitionIntake {
     for (const entry of ledger.entries()) if (entry.state !== 'running') ledger.remove(entry.source, entry.id);
     queue.clear();
     queue.unhold();
-    this.halfRepaired = false;
+    this.mustRepair = false;
     this.staged = [];
     this.become('recovering');
   }
@@ -305,7 +312,7 @@ export class PartitionIntake {
   /** A full batch came: the next is fetched while this one is handled, until a read is not full. */
   private async readHot(): Promise<void> {
     const { connection, lease, consumer, inFlight, settler, batch } = this.deps;
-    await settler.certain();
+    if (!(await settler.makeSure())) this.state = 'checking';
     if (this.isOver || this.state !== 'hot') return;
     const reserved = inFlight.reserve(batch * 2);
     const asked = Math.floor(reserved / 2);
@@ -344,7 +351,7 @@ export class PartitionIntake {
   private async check(): Promise<void> {
     const { connection, lease, settler, outsideRead } = this.deps;
     await outsideRead();
-    await settler.certain();
+    if (!(await settler.makeSure())) this.mustRepair = true;
     if (this.isOver || this.state !== 'checking') return;
     const { keys, group } = lease.terms;
     const leftOver = settler.beginCheck();
@@ -358,7 +365,7 @@ export class PartitionIntake {
   }
 
   private async compare(totals: readonly Outcome<Reply>[], leftOver: Readonly<Record<Source, number>>): Promise<void> {
-    const { ledger, lease, queue } = this.deps;
+    const { ledger, queue } = this.deps;
     const [stream, retry] = totals.map((total) => {
       if (!total.ok) throw total.error;
       return asNumber(asArray(total.value)[0]);
@@ -366,8 +373,9 @@ export class PartitionIntake {
     if (this.isOver) return;
     const matches =
       stream === ledger.count('stream') + leftOver.stream && retry === ledger.count('retry') + leftOver.retry;
-    if (!matches || this.halfRepaired) await this.repair();
-    if (!lease.isTrusted || this.isOver) return;
+    if (!matches || this.mustRepair) await this.repair();
+    // Whether the lease is still trusted is looked at before each handler starts.
+    if (this.isOver) return;
     const { staged } = this;
     this.staged = [];
     queue.push(staged);
@@ -383,9 +391,8 @@ export class PartitionIntake {
     const { queue, settler, ledger, events } = this.deps;
     // Until a comparison succeeds: a repair that fails half way must not let later entries pass.
     queue.hold();
-    this.halfRepaired = true;
+    this.mustRepair = true;
     try {
-      await settler.certain();
       await settler.settled();
       settler.hold();
       let brought = 0;
@@ -399,12 +406,14 @@ export class PartitionIntake {
         }
       }
       if (this.isOver) return;
-      this.halfRepaired = false;
+      this.mustRepair = false;
+      const isPending = (entry: Entry): boolean => pending.has(`${entry.source}/${entry.id}`);
+      settler.learned(isPending);
       let dropped = 0;
       for (const entry of ledger.entries()) {
-        if (entry.state !== 'waiting' || pending.has(`${entry.source}/${entry.id}`)) continue;
+        if (entry.state === 'running' || isPending(entry)) continue;
         ledger.remove(entry.source, entry.id);
-        dropped++;
+        if (entry.state === 'waiting') dropped++;
       }
       this.staged = [];
       queue.replace([...ledger.entries()].filter((entry) => entry.state === 'waiting').sort(compareEntries));

@@ -1,4 +1,4 @@
-import { pause, type Clock } from '../core/clock.js';
+import type { Clock } from '../core/clock.js';
 import type { GroupPartitionRef, MqEvents } from '../core/events.js';
 import type { HandlerDefinition } from '../core/handler.js';
 import { Backoff, backoffMs } from '../core/retry-policy.js';
@@ -131,7 +131,7 @@ export class PartitionWorker {
 
   /** False when the entry is not to be handled: owners have died on it too often, or the lease is gone. */
   private async markSuspect(entry: Entry): Promise<boolean> {
-    const { lease, connection, clock, events } = this.deps;
+    const { lease, connection, events } = this.deps;
     const { keys, token, epoch } = lease.terms;
     const backoff = new Backoff({ minMs: 50, maxMs: 2_000 });
     while (!this.isOver) {
@@ -148,7 +148,7 @@ export class PartitionWorker {
       } catch (error) {
         const retryInMs = backoff.next();
         events.emit('fault', { component: this.component, class: classifyRedisError(error), error, retryInMs });
-        await pause(clock, retryInMs, this.stopping.signal);
+        await connection.backOff(retryInMs, this.stopping.signal);
       }
     }
     entry.state = 'waiting';

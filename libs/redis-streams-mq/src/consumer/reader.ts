@@ -2,11 +2,13 @@ import { pause, within, type Clock } from '../core/clock.js';
 import { thrownText } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
-import type { Connection } from '../redis/connection.js';
+import type { Command, Connection, Outcome } from '../redis/connection.js';
 import type { Connections } from '../redis/connections.js';
 import { classifyRedisError, isConnectionError, redisTimeout, replyCode } from '../redis/redis-errors.js';
-import { asStreams, type Arg, type RawEntry } from '../redis/reply.js';
-import type { InFlight } from './in-flight.js';
+import { asStreams, type RawEntry, type Reply } from '../redis/reply.js';
+import { call } from '../redis/script.js';
+import { openWake } from '../redis/scripts/wake.script.js';
+import { LEAST_ROOM, type InFlight } from './in-flight.js';
 import type { PartitionConsumer } from './partition-consumer.js';
 
 export interface ReaderDeps {
@@ -27,6 +29,8 @@ export interface ReaderDeps {
 }
 
 const WAKE_TTL_MS = 60_000;
+/** How long a read blocks when `maxInFlight` leaves no room to name all partitions: the others have their turn then. */
+const CROWDED_MS = 25;
 /** How long a polling reader waits after an empty read: at first, and at most. */
 const POLL_MS = { first: 1, most: 50 };
 /** One wake of a call over many streams costs Redis time for each: with more than this many, calls keep apart. */
@@ -82,7 +86,9 @@ export class Reader {
   }
 
   start(): void {
-    this.loop ??= this.run();
+    if (this.loop !== undefined) return;
+    this.deps.inFlight.addReader();
+    this.loop = this.run();
   }
 
   async stop(): Promise<void> {
@@ -129,6 +135,7 @@ export class Reader {
         await this.failed(error);
       }
     }
+    this.deps.inFlight.removeReader();
   }
 
   /** One read and the dealing of its reply; returns at once or after a change when there is nothing to read. */
@@ -137,8 +144,8 @@ export class Reader {
     const readable = [...this.partitions].filter((partition) => partition.room > 0 && partition.lease.isTrusted);
     if (readable.length === 0) return this.waitForChange();
     const perPartition = Math.min(...readable.map((partition) => partition.room)) * 2;
-    const reserved = inFlight.reserve(perPartition * readable.length);
-    if (reserved < 2) {
+    const reserved = inFlight.reserveForReader(perPartition * readable.length);
+    if (reserved < LEAST_ROOM) {
       inFlight.unreserve(reserved);
       const since = clock.monotonic();
       const cancel = inFlight.onRoom(() => this.changed?.());
@@ -150,7 +157,7 @@ export class Reader {
     try {
       const count = Math.max(1, Math.floor(reserved / (2 * readable.length)));
       const fair = rotate(readable, this.turn++).slice(0, Math.max(1, Math.floor(reserved / (2 * count))));
-      await this.read(fair, count);
+      await this.read(fair, count, fair.length === readable.length ? this.deps.pollTimeoutMs : CROWDED_MS);
     } finally {
       inFlight.unreserve(reserved);
     }
@@ -158,24 +165,22 @@ export class Reader {
 
   private turn = 0;
 
-  private async read(partitions: readonly PartitionConsumer[], count: number): Promise<void> {
-    const { group, consumer, clock, wakeStream } = this.deps;
+  private async read(partitions: readonly PartitionConsumer[], count: number, longestMs: number): Promise<void> {
+    const { clock, wakeStream } = this.deps;
     const connection = await this.connected();
     if (connection === null) return;
     const readable = partitions.filter((partition) => partition.room > 0 && partition.lease.isTrusted);
     if (readable.length === 0) return;
     const trust = Math.min(...readable.map((partition) => partition.lease.trustLeftMs));
-    const blockMs = Math.floor(Math.min(this.deps.pollTimeoutMs, trust / 2));
+    const blockMs = Math.floor(Math.min(longestMs, trust / 2));
     if (blockMs < 1) return;
     const streams = readable.flatMap(({ lease: { terms } }) => [terms.keys.stream, terms.keys.retryStream]);
     if (wakeStream !== undefined) streams.unshift(wakeStream);
-    const block: Arg[] = this.deps.blocking ? ['BLOCK', blockMs] : [];
-    const args: Arg[] = ['GROUP', group, consumer, 'COUNT', count, ...block, 'STREAMS', ...streams];
-    for (let i = 0; i < streams.length; i++) args.push('>');
     this.beginRead(readable);
     let replies: Map<string, RawEntry[]>;
     try {
-      replies = asStreams(await this.withDeadline(connection, connection.send('XREADGROUP', ...args), blockMs));
+      const [name, ...args] = this.readCommand(streams, count, this.deps.blocking ? blockMs : undefined);
+      replies = asStreams(await this.withDeadline(connection, connection.send(name, ...args), blockMs));
     } catch (error) {
       this.endRead();
       if (isConnectionError(error) || connection.isDestroyed || this.isElsewhere(error))
@@ -198,6 +203,13 @@ export class Reader {
   /** In Cluster this connection is to one node: the slot has moved, or the node is no longer its master. */
   private isElsewhere(error: unknown): boolean {
     return this.deps.connections.isCluster && classifyRedisError(error) === 'transient';
+  }
+
+  private readCommand(streams: readonly string[], count: number, blockMs?: number): Command {
+    const { group, consumer } = this.deps;
+    const block = blockMs === undefined ? [] : ['BLOCK', blockMs];
+    const news = streams.map(() => '>');
+    return ['XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, ...block, 'STREAMS', ...streams, ...news];
   }
 
   private async keepApart(hadEntries: boolean): Promise<void> {
@@ -245,30 +257,22 @@ export class Reader {
     partitions: readonly PartitionConsumer[],
     count: number,
   ): Promise<void> {
-    const { group, consumer } = this.deps;
     this.wakeReady = false;
     this.beginRead(partitions);
     this.blocked = false;
-    const outcomes = await connection
-      .pipeline(
-        partitions.map(({ lease: { terms } }) => {
-          const { stream, retryStream } = terms.keys;
-          return [
-            'XREADGROUP',
-            'GROUP',
-            group,
-            consumer,
-            'COUNT',
-            count,
-            'STREAMS',
-            stream,
-            retryStream,
-            '>',
-            '>',
-          ] as const;
-        }),
-      )
-      .finally(() => this.endRead());
+    const commands = partitions.map(({ lease: { terms } }) =>
+      this.readCommand([terms.keys.stream, terms.keys.retryStream], count),
+    );
+    let outcomes: Outcome<Reply>[];
+    try {
+      outcomes = await connection.withTimeout(connection.pipeline(commands), this.deps.slackMs);
+    } catch (error) {
+      this.endRead();
+      this.replace(connection, error);
+      for (const partition of partitions) partition.requestCheck();
+      throw error;
+    }
+    this.endRead();
     const accepted: Promise<void>[] = [];
     for (const [i, partition] of partitions.entries()) {
       const outcome = outcomes[i]!;
@@ -304,11 +308,7 @@ export class Reader {
       return null;
     }
     if (wakeStream !== undefined && (!this.wakeReady || clock.monotonic() - this.wakeRefreshedAt > WAKE_TTL_MS / 3)) {
-      const [created] = await connection.pipeline([
-        ['XGROUP', 'CREATE', wakeStream, group, '$', 'MKSTREAM'],
-        ['PEXPIRE', wakeStream, WAKE_TTL_MS],
-      ]);
-      if (!created!.ok && !created!.error.message.includes('BUSYGROUP')) throw created!.error;
+      await connections.command.run(call(openWake, { wake: wakeStream }, { group, ttl: WAKE_TTL_MS }));
       this.wakeReady = true;
       this.wakeRefreshedAt = clock.monotonic();
     }
@@ -335,7 +335,7 @@ export class Reader {
     const kind = classifyRedisError(error);
     this.failing ??= { since: this.deps.clock.monotonic(), why: replyCode(error) || kind };
     this.deps.events.emit('fault', { component: `reader:${this.deps.group}`, class: kind, error, retryInMs });
-    await pause(this.deps.clock, retryInMs, this.stopping.signal);
+    await this.deps.connections.command.backOff(retryInMs, this.stopping.signal);
   }
 
   private works(): void {

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../core/clock.js';
-import { thrownText } from '../core/errors.js';
+import { describeThrown } from '../core/errors.js';
 import type { DeadReason, MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
 import { compareStreamIds } from '../core/stream-id.js';
@@ -59,11 +59,14 @@ export interface SettlerDeps {
 }
 
 const ERROR_TEXT_LENGTH = 500;
+/** After a lost connection: as soon as there is another. */
+const RESEND_MS = 100;
 
 /** What is said of an error in Redis: its message, cut. Never its payload. */
-export function errorText(error: unknown): string {
+function errorText(error: unknown): string {
   if (error === undefined) return '';
-  const text = error instanceof Error ? `${error.name}: ${error.message}` : thrownText(error);
+  const { name, message } = describeThrown(error);
+  const text = `${name}: ${message}`;
   return text.length > ERROR_TEXT_LENGTH ? `${text.slice(0, ERROR_TEXT_LENGTH)}...` : text;
 }
 
@@ -83,8 +86,9 @@ export class Settler {
   private readonly outstanding = new Map<number, Promise<void>>();
   private sequence = 0;
   private held = false;
-  /** The fault that took answers with it. */
-  private uncertain: Error | undefined;
+  private waitingForRedis = false;
+  /** What was sent without an answer: Redis may have done it. */
+  private readonly unsure = new Set<Entry | Retry | Dead>();
   private check: { readonly mark: number; readonly removed: Record<Source, number> } | undefined;
 
   constructor(private readonly deps: SettlerDeps) {}
@@ -120,6 +124,10 @@ export class Settler {
     this.flushTimer?.cancel();
     this.oldestAckAt = Infinity;
     if (this.deps.lease.isEnded || !this.hasQueued) return;
+    if (!this.deps.connection.isReady) {
+      void this.flushWhenReady();
+      return;
+    }
     const steps = this.takeSteps();
     const sequence = ++this.sequence;
     const answered = this.send(steps, sequence).finally(() => this.outstanding.delete(sequence));
@@ -131,21 +139,23 @@ export class Settler {
    * stays pending in Redis, for this owner's next try or for the next owner.
    */
   async settled(): Promise<void> {
-    this.laterTimer?.cancel();
     this.resend();
     while (this.outstanding.size > 0) await Promise.all(this.outstanding.values());
   }
 
   /**
-   * Learns what became of everything whose answer was lost: Redis may have done it, and then its pending total no longer
-   * counts what the ledger still does.
-   * @throws the fault, when it cannot be learned now
+   * Sends again everything whose answer was lost, and says whether all is known now. While it is not, Redis' pending total
+   * may leave out what the ledger still counts.
    */
-  async certain(): Promise<void> {
-    if (this.uncertain === undefined) return;
-    this.uncertain = undefined;
-    await this.settled();
-    if (this.uncertain !== undefined) throw this.uncertain as Error;
+  async makeSure(): Promise<boolean> {
+    if (this.unsure.size > 0) await this.settled();
+    return this.unsure.size === 0;
+  }
+
+  /** The pending list was read while nothing was under way: what is not `pending` has been settled, and all else has not. */
+  learned(isPending: (entry: Entry) => boolean): void {
+    this.later = this.later.filter((item) => isPending('kind' in item ? item.entry : item));
+    this.unsure.clear();
   }
 
   /** From now on nothing is sent until `unhold`: the pending entries are being read. */
@@ -177,9 +187,11 @@ export class Settler {
   discard(): void {
     this.flushTimer?.cancel();
     this.laterTimer?.cancel();
+    this.laterTimer = undefined;
     this.acks = { stream: [], retry: [] };
     this.moves = [];
     this.later = [];
+    this.unsure.clear();
     this.oldestAckAt = Infinity;
   }
 
@@ -296,11 +308,13 @@ export class Settler {
       const outcome = outcomes[i]!;
       if (!outcome.ok) {
         failure = outcome.error;
-        if (isConnectionError(failure) && !wasNotSent(failure)) this.uncertain = failure;
         this.later.push(...step.items);
+        // A refusal of this try says nothing about an earlier one without an answer.
+        if (isConnectionError(failure) && !wasNotSent(failure)) for (const item of step.items) this.unsure.add(item);
       } else if (outcome.value.status === 'fenced') {
         this.deps.lease.lose('taken');
       } else {
+        for (const item of step.items) this.unsure.delete(item);
         step.done(outcome.value);
       }
     }
@@ -308,28 +322,37 @@ export class Settler {
     else this.failed(failure);
   }
 
+  /** One round of waiting for all that failed meanwhile, so that an outage is one step of the back-off. */
   private failed(error: Error): void {
     const { clock, events, lease, onGroupLost } = this.deps;
     if (lease.isEnded) return;
     if (replyCode(error) === 'NOGROUP') onGroupLost();
-    const retryInMs = this.backoff.next();
-    events.emit('fault', {
-      component: `settle:${lease.terms.topic}:${lease.terms.partition}:${lease.terms.group}`,
-      class: classifyRedisError(error),
-      error,
-      retryInMs,
-    });
-    this.laterTimer?.cancel();
+    if (this.laterTimer !== undefined) return;
+    const retryInMs = isConnectionError(error) ? RESEND_MS : this.backoff.next();
+    const { topic, partition, group } = lease.terms;
+    const component = `settle:${topic}:${partition}:${group}`;
+    events.emit('fault', { component, class: classifyRedisError(error), error, retryInMs });
     this.laterTimer = clock.setTimer(() => this.resend(), retryInMs);
   }
 
   private resend(): void {
+    this.laterTimer?.cancel();
+    this.laterTimer = undefined;
     const again = this.later;
     this.later = [];
     for (const item of again) {
       if ('kind' in item) this.moves.push(item);
       else this.acks[item.source].push(item);
     }
+    this.flush();
+  }
+
+  private async flushWhenReady(): Promise<void> {
+    if (this.waitingForRedis) return;
+    this.waitingForRedis = true;
+    const { connection, lease } = this.deps;
+    while (!connection.isDestroyed && !lease.isEnded && !(await connection.whenReady(RESEND_MS)));
+    this.waitingForRedis = false;
     this.flush();
   }
 }

@@ -61,7 +61,9 @@ export class MqInvalidMessageError extends MqError {}
 /**
  * A send that did not succeed. Codes: `MQ_SEND_TIMEOUT` (never sent: safe to send again), `MQ_SEND_OUTCOME_UNKNOWN`
  * (sent, no answer: it may be stored; send again with the same `eventId` and handlers can deduplicate),
- * `MQ_SEND_REFUSED` (Redis refused it: full, read-only, no permission), `MQ_TOPIC_NOT_FOUND`, `MQ_DISABLED`, `MQ_CLOSED`.
+ * `MQ_SEND_REFUSED` (Redis refused it: full, no permission, wrong type of key), `MQ_SEND_NOT_REPLICATED` (stored, but on
+ * fewer replicas than `waitReplicas`), `MQ_SEND_BUFFER_FULL` (`sendBufferLimit` messages wait already),
+ * `MQ_TOPIC_NOT_FOUND`, `MQ_DISABLED`, `MQ_CLOSED`.
  */
 export class MqSendError extends MqError {
   constructor(
@@ -95,9 +97,32 @@ export class MqRedisError extends MqError {}
 /** An admin or dead-letter operation that was refused, with the reason. */
 export class MqAdminError extends MqError {}
 
-/** What can be said of anything that was thrown. */
+/** What can be said of something that was thrown, whatever it is. */
+export interface ThrownDescription {
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string | null;
+}
+
+/** Never throws: anything may be thrown, also a revoked proxy or an object whose getters throw. */
+export function describeThrown(thrown: unknown): ThrownDescription {
+  try {
+    if (!(thrown instanceof Error)) return { name: typeof thrown, message: plainText(thrown), stack: null };
+    const { name, message, stack } = thrown as { name: unknown; message: unknown; stack?: unknown };
+    return {
+      name: typeof name === 'string' ? name : 'Error',
+      message: typeof message === 'string' ? message : '',
+      stack: typeof stack === 'string' ? stack : null,
+    };
+  } catch {
+    return { name: typeof thrown, message: '(the error cannot be read)', stack: null };
+  }
+}
+
 export function thrownText(thrown: unknown): string {
-  if (thrown instanceof Error) return thrown.message;
-  if (typeof thrown === 'object' && thrown !== null) return Object.prototype.toString.call(thrown);
-  return String(thrown);
+  return describeThrown(thrown).message;
+}
+
+function plainText(value: unknown): string {
+  return typeof value === 'object' && value !== null ? Object.prototype.toString.call(value) : String(value);
 }

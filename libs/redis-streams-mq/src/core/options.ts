@@ -70,12 +70,16 @@ export interface MqOptions<R = unknown> {
 
   /**
    * Group of the dead-letter handlers that name none.
+   *
+   * Checked, and without effect in this version: there are no dead-letter handlers yet.
    * @defaultValue 'dlq-group'
    */
   readonly defaultDlqGroup?: string;
 
   /**
    * What is appended to an instance's consumer name where it reads dead letters.
+   *
+   * Checked, and without effect in this version: there are no dead-letter handlers yet.
    * @defaultValue '-dlq'
    */
   readonly dlqConsumerSuffix?: string;
@@ -119,8 +123,8 @@ export interface MqOptions<R = unknown> {
   readonly leaseTtlSeconds?: number;
 
   /**
-   * How often an instance compares what it owns with what it should, in seconds. Joins and departures are announced and
-   * do not wait for it.
+   * How often an instance compares what it owns with what it should, in seconds, and says that it lives; at most a third
+   * of `leaseTtlSeconds - renewIntervalSec`. Joins and departures are announced and do not wait for it.
    * @defaultValue 5
    */
   readonly rebalanceIntervalSec?: number;
@@ -200,18 +204,24 @@ export interface MqOptions<R = unknown> {
 
   /**
    * How many messages a partition keeps. What some group has not settled yet is kept beyond it. 0 means no bound.
+   *
+   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 100000
    */
   readonly retentionMaxLenPerPartition?: number;
 
   /**
    * How long a partition keeps a message, in ms. What some group has not settled yet is kept beyond it. 0 means no bound.
+   *
+   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 0
    */
   readonly retentionMs?: number;
 
   /**
    * How often partitions are trimmed, in seconds.
+   *
+   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 60
    */
   readonly trimIntervalSec?: number;
@@ -220,6 +230,8 @@ export interface MqOptions<R = unknown> {
    * How many dead letters a partition keeps. 0 means no bound.
    *
    * Hazard: a bound deletes dead letters that nobody has looked at.
+   *
+   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 0
    */
   readonly dlqRetentionMaxLen?: number;
@@ -228,6 +240,8 @@ export interface MqOptions<R = unknown> {
    * How long dead letters are kept, in ms. 0 means no bound.
    *
    * Hazard: a bound deletes dead letters that nobody has looked at.
+   *
+   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 0
    */
   readonly dlqRetentionMs?: number;

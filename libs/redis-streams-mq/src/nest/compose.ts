@@ -55,6 +55,9 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
   });
   const { command, control, isCluster } = connections;
   const topics = new TopicRegistry({ connection: command, keys, events });
+  // People and start-up code call these at any time, also before the first connection is there.
+  const patient = command.patient(options.redisTimeoutMs);
+  const patientTopics = new TopicRegistry({ connection: patient, keys, events });
   const announcements = new Announcements({ connections, channel: keys.announcements, events });
   const mover = new RetryMover({
     connection: command,
@@ -81,17 +84,17 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     retries: mover,
   });
   const deadLetters = new DeadLetterQueue({
-    connection: command,
+    connection: patient,
     keys,
-    topics,
+    topics: patientTopics,
     clock,
     events,
     onDue: (topic, partition, group) => announcements.publish({ type: 'due', topic, partition, group, due: 0 }),
   });
   const admin = new MqAdmin({
-    connection: command,
+    connection: patient,
     keys,
-    topics,
+    topics: patientTopics,
     defaultPartitionCount: options.defaultPartitionCount,
   });
   const health = new MqHealth({

@@ -3,9 +3,10 @@ import { MqSendError, thrownText } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
 import { Backoff } from '../core/retry-policy.js';
+import { streamIdTime } from '../core/stream-id.js';
 import type { Command, Connection, Outcome } from '../redis/connection.js';
 import { classifyRedisError, isConnectionError, replyCode, wasNotSent } from '../redis/redis-errors.js';
-import { asEntries, asNumber, asText, type Reply } from '../redis/reply.js';
+import { asArray, asEntries, asNumber, asText, type Reply } from '../redis/reply.js';
 import { call, type ScriptCall } from '../redis/script.js';
 import { schedule, sendOnce, type ScheduleReply, type SendOnceReply } from '../redis/scripts/send.script.js';
 import type { PreparedMessage } from './outgoing-message.js';
@@ -46,6 +47,8 @@ export interface LaneDeps {
 const MAX_BATCH = 500;
 const MAX_BATCH_BYTES = 1_048_576;
 const VERIFY_PAGE = 1_000;
+/** How far the server's clock may jump ahead between a send and the look for it. */
+const CLOCK_SLACK_MS = 60_000;
 const MAX_VERIFY_PAGES = 100;
 
 /**
@@ -62,6 +65,8 @@ export class Lane {
   private timerAt = Infinity;
   private inFlight: LaneItem[] = [];
   private lastId: string | undefined;
+  /** On the monotonic clock, in milliseconds. */
+  private batchSentAt = 0;
   /** Redis refused for a while: one message goes ahead, or the end of that in mid-batch would let later ones overtake. */
   private probing = false;
   private readonly backoff = new Backoff({ minMs: 20, maxMs: 1_000 });
@@ -106,6 +111,7 @@ export class Lane {
       try {
         this.lastId ??= await this.readTail();
         this.inFlight = this.takeBatch();
+        this.batchSentAt = clock.monotonic();
         await this.sendBatch(this.inFlight);
       } catch (error) {
         await this.failed(error);
@@ -274,7 +280,7 @@ export class Lane {
       const { wireEventId } = item.message;
       byEventId.set(wireEventId, [...(byEventId.get(wireEventId) ?? []), item]);
     }
-    let after = this.lastId ?? '0-0';
+    let after: string | undefined;
     for (let pages = 0; pages < MAX_VERIFY_PAGES && missing.size > 0;) {
       const { connection, clock } = this.deps;
       const open = [...missing].filter((item) => !item.settled);
@@ -282,6 +288,7 @@ export class Lane {
       if (connection.isDestroyed) break;
       if (!(await connection.whenReady(Math.max(1, this.earliest(open) - clock.monotonic())))) continue;
       try {
+        after ??= await this.scanFrom();
         const entries = asEntries(await connection.send('XRANGE', this.stream, `(${after}`, '+', 'COUNT', VERIFY_PAGE));
         for (const { id, fields } of entries) {
           after = id;
@@ -303,6 +310,20 @@ export class Lane {
     }
     for (const item of missing) this.expire(item);
     return [];
+  }
+
+  /**
+   * Nothing of the batch can be before this: the last id known when it was sent, or the server's time then, whichever is
+   * later. The second keeps the scan short for a lane that had been idle; it is not used when ids run ahead of the clock.
+   */
+  private async scanFrom(): Promise<string> {
+    const lastId = this.lastId ?? '0-0';
+    const { connection, clock } = this.deps;
+    const [seconds, micros] = asArray(await connection.send('TIME')).map(asNumber);
+    const serverNow = seconds! * 1_000 + Math.floor(micros! / 1_000);
+    const sentAt = Math.floor(serverNow - (clock.monotonic() - this.batchSentAt) - CLOCK_SLACK_MS);
+    const lastAt = streamIdTime(lastId);
+    return serverNow > lastAt && sentAt > lastAt ? `${sentAt}-0` : lastId;
   }
 
   private async readTail(): Promise<string> {

@@ -75,6 +75,14 @@ function keyText(topic: string, key: unknown): string | null {
   return text;
 }
 
+function wireForm(topic: string, eventId: string): string {
+  try {
+    return eventIdToWire(eventId);
+  } catch (error) {
+    throw invalid(topic, thrownText(error));
+  }
+}
+
 function checkHeaders(topic: string, headers: unknown): Record<string, string> | undefined {
   if (headers === undefined || headers === null) return undefined;
   if (typeof headers !== 'object' || Symbol.iterator in headers)
@@ -135,7 +143,7 @@ export function prepareMessage(
   }
   const key = keyText(topic, options.key);
   const eventId = options.eventId ?? newEventId();
-  const wireEventId = eventIdToWire(eventId);
+  const wireEventId = wireForm(topic, eventId);
   const headers = checkHeaders(topic, options.headers);
   const timestamp =
     options.timestamp === undefined ? undefined : millis(topic, 'timestamp', options.timestamp, 0, 8.64e15);

@@ -98,7 +98,10 @@ export class MqProducer {
     return this.pending;
   }
 
-  /** Sends no more: what was not sent rejects with `MQ_CLOSED`. Waits for answers under way, at most `timeoutMs`. */
+  /**
+   * Takes no more. What is under way is waited for, at most `timeoutMs`; what is not sent by then rejects with
+   * `MQ_CLOSED`, and what has no answer with `MQ_SEND_OUTCOME_UNKNOWN` once the connection is closed.
+   */
   async close(timeoutMs: number): Promise<void> {
     this.closed = true;
     const until = this.deps.clock.monotonic() + timeoutMs;

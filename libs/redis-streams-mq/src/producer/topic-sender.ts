@@ -86,7 +86,7 @@ export class TopicSender {
   }
 
   private partitionOf({ message }: LaneItem, count: number): number {
-    if (message.partition !== undefined) return checkPartition(message.partition, count);
+    if (message.partition !== undefined) return this.checked(message.partition, count);
     const { topic, partitioner, defaultPartitioner } = this.deps;
     if (partitioner === undefined) return defaultPartitioner(message.partitionKey, count, topic);
     const key = message.partitionKey === null ? null : Buffer.from(message.partitionKey, 'utf8');
@@ -99,7 +99,19 @@ export class TopicSender {
         context: { topic },
       });
     }
-    return checkPartition(chosen, count);
+    return this.checked(chosen, count);
+  }
+
+  private checked(partition: unknown, count: number): number {
+    try {
+      return checkPartition(partition, count);
+    } catch (error) {
+      const { topic } = this.deps;
+      const context = { topic, partitionCount: count };
+      throw new MqInvalidMessageError('MQ_INVALID_PARTITION', `message for topic ${topic}: ${thrownText(error)}`, {
+        context,
+      });
+    }
   }
 
   private lane(partition: number): Lane {

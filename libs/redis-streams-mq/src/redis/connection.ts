@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
-import type { Clock } from '../core/clock.js';
+import { pause, type Clock } from '../core/clock.js';
 import type { Arg, Reply } from './reply.js';
 import { redisAway, redisTimeout, replyCode } from './redis-errors.js';
 import type { ScriptCall } from './script.js';
@@ -23,7 +23,14 @@ export class Connection {
     readonly name: string,
     readonly client: Client,
     private readonly clock: Clock,
+    /** How long a command waits for a connection that is not ready, in milliseconds. */
+    private readonly patienceMs: number = 0,
   ) {}
+
+  /** The same connection for callers that would rather wait that long than be refused while it is not ready. */
+  patient(ms: number): Connection {
+    return new Connection(this.name, this.client, this.clock, ms);
+  }
 
   get isReady(): boolean {
     return this.client.status === 'ready';
@@ -54,8 +61,19 @@ export class Connection {
     });
   }
 
+  /** Waits `ms` after a fault, or, when the connection is away, until it is back if that is sooner. */
+  async backOff(ms: number, signal?: AbortSignal): Promise<void> {
+    if (this.isReady) await pause(this.clock, ms, signal);
+    else await this.whenReady(ms, signal);
+  }
+
+  private async orRefuse(): Promise<void> {
+    if (this.patienceMs > 0 && (await this.whenReady(this.patienceMs))) return;
+    throw redisAway(this.name);
+  }
+
   async send(name: string, ...args: Arg[]): Promise<Reply> {
-    if (!this.isReady) throw redisAway(this.name);
+    if (!this.isReady) await this.orRefuse();
     return (await this.client.callBuffer(name, ...args)) as Reply;
   }
 
@@ -76,7 +94,7 @@ export class Connection {
 
   /** Runs a script by its digest; by its source when this server does not know it yet. */
   async run<R>(call: ScriptCall<R>): Promise<R> {
-    if (!this.isReady) throw redisAway(this.name);
+    if (!this.isReady) await this.orRefuse();
     const { script, args } = call;
     let reply: Reply;
     try {
@@ -93,7 +111,7 @@ export class Connection {
    * A script that the server does not know is answered NOSCRIPT; `runAll` deals with that.
    */
   async pipeline(commands: readonly Command[]): Promise<Outcome<Reply>[]> {
-    if (!this.isReady) throw redisAway(this.name);
+    if (!this.isReady) await this.orRefuse();
     const pipeline = this.client.pipeline();
     for (const [name, ...args] of commands) pipeline.callBuffer(name, ...args);
     const results = await pipeline.exec();

@@ -16,6 +16,8 @@ export interface ConnectionsDeps {
   readonly ownProducerConnection: boolean;
 }
 
+const REVIVE_MS = 500;
+
 /**
  * Every connection of one module instance. `command` carries sends, settles and reads that do not block; `control`
  * carries renewals and heartbeats, so that no burst delays them; `subscriber` hears announcements. Readers get one each.
@@ -95,9 +97,13 @@ export class Connections {
     const onError = (error: unknown): void => {
       if (!connection.isDestroyed) events.emit('connection', { name, state: 'error', error });
     };
+    // ioredis gives up for good when a disconnect of its own meets a connect that is under way.
+    const onEnd = (): void => {
+      if (!connection.isDestroyed) this.deps.clock.setTimer(() => connection.isDestroyed || connect(client), REVIVE_MS);
+    };
     const emitter = client as Redis;
-    emitter.on('ready', onReady).on('close', onClose).on('error', onError);
-    this.detachers.set(connection, () => emitter.off('ready', onReady).off('close', onClose));
+    emitter.on('ready', onReady).on('close', onClose).on('error', onError).on('end', onEnd);
+    this.detachers.set(connection, () => emitter.off('ready', onReady).off('close', onClose).off('end', onEnd));
     this.all.add(connection);
     return connection;
   }

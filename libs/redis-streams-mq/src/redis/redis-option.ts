@@ -114,6 +114,8 @@ function pinned(redisTimeoutMs: number | null, connectionName: string): RedisOpt
     retryStrategy,
     // ioredis holds the process that long after a disconnect while it reconnects.
     disconnectTimeout: 100,
+    // It would open connections to all sentinels for each of ours; a demoted master is noticed by its READONLY.
+    failoverDetector: false,
     reconnectOnError: (error) => replyCode(error) === 'READONLY',
     // RESP2 shapes, whatever the user's client speaks. ioredis 5 knows no other.
     protocol: 2,
@@ -123,7 +125,7 @@ function pinned(redisTimeoutMs: number | null, connectionName: string): RedisOpt
 }
 
 function retryStrategy(times: number): number {
-  const ceiling = Math.min(2_000, 50 * 2 ** Math.min(times - 1, 10));
+  const ceiling = Math.min(1_000, 50 * 2 ** Math.min(times - 1, 10));
   return ceiling / 2 + Math.random() * (ceiling / 2);
 }
 
@@ -158,8 +160,16 @@ function fromUrl(url: string): Redis {
   return new (Redis as unknown as new (first: RedisOptions, url: string) => Redis)({ lazyConnect: true }, url);
 }
 
+/** A sentinel that takes connections and never answers must not keep us from asking the next. */
+const SENTINEL_TIMEOUT_MS = 2_000;
+
 function sentinel(option: RedisOptions): RedisOptions {
-  return !option.sentinels ? {} : { sentinelRetryStrategy: retryStrategy };
+  return !option.sentinels
+    ? {}
+    : {
+        sentinelRetryStrategy: retryStrategy,
+        sentinelCommandTimeout: option.sentinelCommandTimeout ?? SENTINEL_TIMEOUT_MS,
+      };
 }
 
 function clusterOptions(user: ClusterOptions, ours: RedisOptions): ClusterOptions {

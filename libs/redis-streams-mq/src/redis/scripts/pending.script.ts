@@ -27,10 +27,11 @@ local pending = redis.call('XPENDING', source, group, after, '+', count)
 local ids = {}
 for i, item in ipairs(pending) do ids[i] = item[1] end
 if #ids == 0 then return { 'ok', '', {}, {} } end
-local claim = { 'XCLAIM', source, group, consumer, 0 }
-for _, id in ipairs(ids) do claim[#claim + 1] = id end
-claim[#claim + 1] = 'JUSTID'
-redis.call(unpack(claim))
+for i = 1, #ids, 1000 do
+  local claim = { 'XCLAIM', source, group, consumer, 0, unpack(ids, i, math.min(i + 999, #ids)) }
+  claim[#claim + 1] = 'JUSTID'
+  redis.call(unpack(claim))
+end
 local entries, deleted = {}, {}
 for _, id in ipairs(ids) do
   local found = redis.call('XRANGE', source, id, id)

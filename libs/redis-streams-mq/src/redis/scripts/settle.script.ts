@@ -8,6 +8,11 @@ export type SettleReply =
 type FencedKey = 'source' | 'lease';
 type FencedArg = 'token' | 'group' | 'onRetryStream';
 
+/** On a retry stream the mover writes two fields before those of the message; an entry of someone else has none of them. */
+const MESSAGE_AT = `local function messageAt(fields)
+  return onRetryStream == '1' and fields[1] == 'origin' and fields[3] == 'attempt' and 5 or 1
+end`;
+
 export const settle: Script<FencedKey | 'commit' | 'crash', FencedArg, SettleReply> = defineScript({
   name: 'settle',
   keys: ['source', 'lease', 'commit', 'crash'],
@@ -70,6 +75,7 @@ export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'crash', FencedAr
 -- The item is written before the entry leaves the pending list, so that a full Redis fails it whole. The reads before
 -- it fail on a key of a wrong type, so that no half of an item is left.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
+${MESSAGE_AT}
 redis.call('HLEN', crash)
 redis.call('ZCARD', retry)
 local at = now()
@@ -82,7 +88,7 @@ for i = rest, #ARGV, 5 do
     local found = redis.call('XRANGE', source, id, id)
     if found[1] then
       local fields = {}
-      for f = onRetryStream == '1' and 5 or 1, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
+      for f = messageAt(found[1][2]), #found[1][2] do fields[#fields + 1] = found[1][2][f] end
       redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields }))
       redis.call('ZADD', retry, num(at + tonumber(delay)), item)
       results[#results + 1] = 'moved'
@@ -125,6 +131,7 @@ export const dead: Script<FencedKey | 'dlq' | 'crash', FencedArg | 'id', DeadRep
 -- Twice: checked at the source first, written to the next place, removed from the source last.
 -- HLEN fails on a key of a wrong type before anything is written.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
+${MESSAGE_AT}
 redis.call('HLEN', crash)
 if #redis.call('XPENDING', source, group, id, id, 1) == 0 then
   return { 'gone', redis.call('XPENDING', source, group)[1] }
@@ -133,7 +140,7 @@ local status, dlqId = 'deleted', false
 local found = redis.call('XRANGE', source, id, id)
 if found[1] then
   local fields = {}
-  for f = onRetryStream == '1' and 5 or 1, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
+  for f = messageAt(found[1][2]), #found[1][2] do fields[#fields + 1] = found[1][2][f] end
   local entry = { 'XADD', dlq, '*' }
   for i = rest, #ARGV do entry[#entry + 1] = ARGV[i] end
   entry[#entry + 1] = 'failedAt'

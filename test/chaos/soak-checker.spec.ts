@@ -1,0 +1,302 @@
+import { planFaults } from '../support/chaos/fault-plan.js';
+import { check } from '../support/chaos/soak-checker.js';
+import type { BuriedMessage, Evidence, StoredMessage } from '../support/chaos/soak-evidence.js';
+import type { Life } from '../support/chaos/soak-process.js';
+import type { Outcome, SoakRecord, Witnessed } from '../support/chaos/soak-record.js';
+
+const GROUP = 'g';
+const OWNER = 'consumer-1#1';
+const HEIR = 'consumer-2#1';
+
+/** A run made by hand: messages 1..n of key `k`, sent, stored and handled in order by one owner. */
+class Story {
+  readonly records: Witnessed[] = [];
+  readonly stored: StoredMessage[] = [];
+  readonly buried: BuriedMessage[] = [];
+  readonly faults: Evidence['faults'][number][] = [];
+  readonly mishaps: string[] = [];
+  readonly lives: Life[] = [OWNER, HEIR].map((process) => ({
+    process,
+    from: 0,
+    to: 100_000,
+    wish: 'end',
+    end: 'SIGTERM',
+    output: '',
+  }));
+  private calls = 0;
+
+  constructor(readonly messages: number) {
+    this.lease(OWNER, 0, 'acquired', 1);
+    for (let seq = 1; seq <= messages; seq++) {
+      this.send(seq);
+      this.handle(seq, 1_000 * seq);
+    }
+  }
+
+  send(seq: number): void {
+    const sent = { at: seq, key: 'k', seq, eventId: `e${seq}`, process: 'producer-1#1' };
+    this.records.push({ ...sent, type: 'sending' }, { ...sent, type: 'accepted', partition: 0, id: `${seq}-0` });
+    this.stored.push({ key: 'k', seq, eventId: `e${seq}`, partition: 0, id: `${seq}-0` });
+  }
+
+  handle(seq: number, at: number, how: Partial<HowHandled> = {}): void {
+    const { process = OWNER, epoch = 1, attempt = 1, takesMs = 10, outcome = 'success', eventId = `e${seq}` } = how;
+    const call = this.calls++;
+    const message = { topic: 't', group: GROUP, partition: 0, id: `${seq}-0`, key: 'k', seq, eventId };
+    this.records.push({ type: 'started', at, call, ...message, attempt, epoch, process });
+    if (outcome !== 'cut') this.records.push({ type: 'ended', at: at + takesMs, call, outcome, process });
+  }
+
+  lease(process: string, at: number, change: 'acquired' | 'lost', epoch: number): void {
+    this.records.push({ type: 'lease', at, change, group: GROUP, partition: 0, epoch, why: '', process });
+  }
+
+  /** What was handled is forgotten, from this one on. */
+  unhandle(from: number): void {
+    const calls = new Set<number>();
+    for (const record of this.records) if (record.type === 'started' && record.seq >= from) calls.add(record.call);
+    const isOf = (record: SoakRecord): boolean =>
+      (record.type === 'started' || record.type === 'ended') && calls.has(record.call);
+    this.records.splice(0, Infinity, ...this.records.filter((record) => !isOf(record)));
+  }
+
+  stop(from: number, to: number): void {
+    const kind = 'stop a consumer past its lease';
+    this.faults.push({ kind, target: 'consumer-1', from, to, detail: '', missed: false });
+  }
+
+  bury(seq: number, reason: BuriedMessage['reason'], attempts: number): void {
+    this.buried.push({ key: 'k', seq, eventId: `e${seq}`, group: GROUP, partition: 0, reason, attempts });
+  }
+
+  get violations(): string[] {
+    const records = this.records.toSorted((a, b) => a.at - b.at);
+    const { stored, buried, faults, mishaps, lives } = this;
+    const rest = { groups: [GROUP], maxAttempts: 5, leaseMs: 2_000 };
+    return check({ records, stored, buried, faults, mishaps, lives, ...rest }).map(
+      ({ rule, what }) => `${rule.slice(0, 2)} ${what}`,
+    );
+  }
+}
+
+interface HowHandled {
+  process: string;
+  epoch: number;
+  attempt: number;
+  takesMs: number;
+  outcome: Outcome | 'cut';
+  eventId: string;
+}
+
+/** The owner is stopped while it handles message 3 of 5; another takes over and goes on. */
+function takeover(): Story {
+  const story = new Story(5);
+  story.unhandle(3);
+  story.stop(3_001, 6_000);
+  story.handle(3, 3_000, { takesMs: 3_010 });
+  story.lease(HEIR, 5_500, 'acquired', 2);
+  for (const seq of [3, 4, 5]) story.handle(seq, 5_500 + 20 * seq, { process: HEIR, epoch: 2 });
+  story.lease(OWNER, 6_005, 'lost', 1);
+  return story;
+}
+
+describe('the checker of the soak', () => {
+  it('accepts messages that are handled once and in order', () => {
+    expect(new Story(5).violations).toEqual([]);
+  });
+
+  it('accepts a retry after a failure, which later messages pass', () => {
+    const story = new Story(3);
+    story.send(4);
+    story.handle(4, 4_000, { outcome: 'failed' });
+    story.send(5);
+    story.handle(5, 4_020);
+    story.handle(4, 4_040, { attempt: 2 });
+    expect(story.violations).toEqual([]);
+  });
+
+  it('accepts a take-over from a stopped owner, with its message handled twice and both at once', () => {
+    expect(takeover().violations).toEqual([]);
+  });
+
+  it('accepts a send without an answer, stored or not, and a refused one that is not stored', () => {
+    const story = new Story(2);
+    const sent = { at: 3, key: 'k', process: 'producer-1#1' };
+    for (const seq of [3, 4, 5]) story.records.push({ ...sent, seq, eventId: `e${seq}`, type: 'sending' });
+    story.records.push({ ...sent, seq: 3, eventId: 'e3', type: 'refused', code: 'MQ_SEND_OUTCOME_UNKNOWN' });
+    story.records.push({ ...sent, seq: 4, eventId: 'e4', type: 'refused', code: 'MQ_SEND_OUTCOME_UNKNOWN' });
+    story.records.push({ ...sent, seq: 5, eventId: 'e5', type: 'refused', code: 'MQ_SEND_TIMEOUT' });
+    story.stored.push({ key: 'k', seq: 4, eventId: 'e4', partition: 0, id: '4-0' });
+    story.handle(4, 4_000);
+    expect(story.violations).toEqual([]);
+  });
+
+  describe('finds', () => {
+    it('an accepted message that is not stored', () => {
+      const story = new Story(3);
+      story.stored.pop();
+      expect(story.violations).toEqual([expect.stringContaining('I1 k#3 was accepted and is not in the streams')]);
+    });
+
+    it('a stored message that was never handled', () => {
+      const story = new Story(3);
+      story.unhandle(3);
+      expect(story.violations).toEqual([expect.stringMatching(/^I1 k#3 .* never started/)]);
+    });
+
+    it('a stored message whose only call was cut off', () => {
+      const story = new Story(3);
+      story.unhandle(3);
+      story.handle(3, 3_000, { outcome: 'cut' });
+      expect(story.violations).toEqual([expect.stringMatching(/^I1 k#3 .* cut in consumer-1#1/)]);
+    });
+
+    it('a message that is stored although it was refused', () => {
+      const story = new Story(3);
+      const { eventId } = story.stored[2]!;
+      story.records.push({
+        at: 4,
+        key: 'k',
+        seq: 3,
+        eventId,
+        type: 'refused',
+        code: 'MQ_SEND_TIMEOUT',
+        process: 'p#1',
+      });
+      expect(story.violations).toEqual([expect.stringContaining('I1 k#3 was refused (MQ_SEND_TIMEOUT) and is stored')]);
+    });
+
+    it('a message that is stored twice', () => {
+      const story = new Story(3);
+      story.stored.push({ ...story.stored[2]!, id: '9-0' });
+      expect(story.violations).toEqual([expect.stringContaining('I1 k#3 is stored 2 times')]);
+    });
+
+    it('two messages of a key that are stored the wrong way round', () => {
+      const story = new Story(0);
+      for (const seq of [2, 1]) story.send(seq);
+      for (const seq of [2, 1]) story.handle(seq, 10_000 - 1_000 * seq);
+      expect(story.violations).toEqual([expect.stringContaining('I2 k#1 is stored behind #2')]);
+    });
+
+    it('two messages of a key that are handled the wrong way round', () => {
+      const story = new Story(3);
+      story.unhandle(2);
+      story.handle(3, 2_000);
+      story.handle(2, 3_000);
+      expect(story.violations).toEqual([expect.stringMatching(/^I2 k#2 .* first started after k#3/)]);
+    });
+
+    it('two handlers at once under one lease', () => {
+      const story = new Story(3);
+      story.unhandle(2);
+      story.handle(2, 2_000, { takesMs: 500 });
+      story.handle(3, 2_400);
+      expect(story.violations).toEqual([expect.stringMatching(/^I3 one ownership: k#2/)]);
+    });
+
+    it('two handlers at once although no lease was lost', () => {
+      const story = takeover();
+      const isLoss = ({ type }: SoakRecord): boolean => type === 'lease';
+      story.records.splice(story.records.findLastIndex(isLoss), 1);
+      story.faults.splice(0, 1, { ...story.faults[0]!, kind: 'cut the connections of a child' });
+      expect(story.violations).toEqual([
+        expect.stringMatching(/^I3 no lease was lost: k#3/),
+        expect.stringMatching(/^I3 no lease was lost: k#3/),
+        expect.stringMatching(/^I3 no lease was lost: k#3/),
+      ]);
+    });
+
+    it('a handler that is started under a lease that was taken over', () => {
+      const story = takeover();
+      story.unhandle(5);
+      story.handle(5, 6_200);
+      expect(story.violations).toEqual([expect.stringMatching(/^I3 k#5 .* but consumer-2#1 had epoch 2/)]);
+    });
+
+    it('but not one that was frozen on its way to the handler', () => {
+      const story = takeover();
+      story.unhandle(3);
+      for (const seq of [3, 4, 5]) story.handle(seq, 5_500 + 20 * seq, { process: HEIR, epoch: 2 });
+      story.handle(3, 6_001);
+      expect(story.violations).toEqual([]);
+    });
+
+    it('a later lease with a smaller epoch', () => {
+      const story = new Story(1);
+      story.lease(HEIR, 50_000, 'acquired', 1);
+      expect(story.violations).toEqual([expect.stringContaining('I3 g:0: epoch 1 was given out after 1')]);
+    });
+
+    it('a message that is handled twice without a fault, and one that is by the same owner', () => {
+      const story = new Story(2);
+      story.handle(2, 3_000);
+      story.lease(HEIR, 9_000, 'acquired', 2);
+      story.handle(1, 9_500, { process: HEIR, epoch: 2 });
+      expect(story.violations).toEqual([
+        expect.stringMatching(/^I4 without a fault: k#1/),
+        expect.stringMatching(/^I4 in one ownership: k#2/),
+      ]);
+    });
+
+    it('a message that comes under another event id', () => {
+      const story = new Story(2);
+      story.handle(2, 3_000, { eventId: 'other' });
+      expect(story.violations).toEqual([expect.stringMatching(/^I4 k#2 .* came as other/)]);
+    });
+
+    it('an attempt that no failure has led to', () => {
+      const story = new Story(1);
+      story.handle(1, 2_000, { attempt: 2 });
+      expect(story.violations).toEqual([expect.stringMatching(/^I4 k#1 .* is attempt 2 after 0 failures/)]);
+    });
+
+    it('dead letters that are not earned, doubled, or handled as well', () => {
+      const story = new Story(3);
+      story.bury(1, 'rejected', 1);
+      story.unhandle(2);
+      story.handle(2, 2_000, { outcome: 'rejected' });
+      story.bury(2, 'rejected', 1);
+      story.bury(2, 'rejected', 1);
+      story.handle(3, 3_000, { outcome: 'failed' });
+      story.bury(3, 'exhausted', 5);
+      expect(story.violations).toEqual([
+        expect.stringMatching(/^I1 k#1 .* has not earned it: success/),
+        expect.stringMatching(/^I1 k#1 .* was handled as well/),
+        expect.stringMatching(/^I1 k#2 .* is there 2 times/),
+        expect.stringMatching(/^I1 k#3 .* has not earned it: failed/),
+      ]);
+    });
+
+    it('a process that ends by itself, one that throws past everybody, and one that does not end', () => {
+      const story = new Story(1);
+      story.lives[0]!.end = 'exit code 1';
+      story.lives[1]!.end = undefined;
+      story.records.push({ type: 'crash', at: 5, detail: 'unhandledRejection: Error', process: HEIR });
+      expect(story.violations).toEqual([
+        expect.stringMatching(/^I5 consumer-2#1: unhandledRejection/),
+        expect.stringMatching(/^I5 consumer-1#1 should end: exit code 1/),
+        expect.stringMatching(/^I5 consumer-2#1 should end: still runs/),
+      ]);
+    });
+
+    it('what did not recover in time', () => {
+      const story = new Story(1);
+      story.mishaps.push('partition 3 is not drained');
+      expect(story.violations).toEqual(['I6 partition 3 is not drained']);
+    });
+  });
+});
+
+describe('the plan of the faults', () => {
+  it('is the same for the same seed, has one every one to three seconds, and kills Redis only where that is allowed', () => {
+    const plan = planFaults('7', 120_000, true);
+    expect(plan).toEqual(planFaults('7', 120_000, true));
+    expect(plan).not.toEqual(planFaults('8', 120_000, true));
+    const gaps = plan.slice(1).map(({ atMs }, i) => atMs - plan[i]!.atMs);
+    expect(Math.min(...gaps)).toBeGreaterThanOrEqual(1_000);
+    expect(Math.max(...gaps)).toBeLessThanOrEqual(3_000);
+    expect(plan.some(({ kind }) => kind === 'kill Redis')).toBe(true);
+    expect(planFaults('7', 120_000, false).some(({ kind }) => kind === 'kill Redis')).toBe(false);
+  });
+});

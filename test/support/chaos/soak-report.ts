@@ -1,0 +1,93 @@
+import {
+  callsOf,
+  type Call,
+  disturbancesNear,
+  firstAfterFreeze,
+  grouped,
+  placeOf,
+  recordsOf,
+} from './soak-evidence.js';
+import { overlaps, repeats, type Violation } from './soak-checker.js';
+import type { SoakRun } from './soak-run.js';
+
+/** The longest time without a handler's start on one partition of one group. */
+export interface Pause {
+  readonly place: string;
+  readonly from: number;
+  readonly ms: number;
+}
+
+/** Of each place while there was traffic, longest first. */
+export function pausesOf(calls: readonly Call[], from: number, to: number): Pause[] {
+  const pauses: Pause[] = [];
+  for (const [place, ofPlace] of grouped(calls, placeOf)) {
+    const times = [from, ...ofPlace.map((call) => call.from).filter((at) => at > from && at < to), to];
+    let longest: Pause = { place, from, ms: 0 };
+    for (const [i, at] of times.slice(1).entries()) {
+      const ms = at - times[i]!;
+      if (ms > longest.ms) longest = { place, from: times[i]!, ms };
+    }
+    pauses.push(longest);
+  }
+  return pauses.sort((a, b) => b.ms - a.ms);
+}
+
+/** The run in numbers, as lines for a person. */
+export function describeRun(run: SoakRun, violations: readonly Violation[]): string {
+  const { records, faults, from, to, stored, buried } = run;
+  const calls = callsOf(run);
+  const since = (at: number): string => `${((at - from) / 1_000).toFixed(1)} s`;
+  const lines: string[] = [
+    `soak: seed ${run.seed}, ${since(to)}, ${run.rate} messages/s, Redis ${run.killsRedis ? 'is killed (appendfsync always)' : 'is not killed (appendfsync everysec)'}`,
+  ];
+  const row = (name: string, value: string | number): void => void lines.push(`  ${name.padEnd(34)} ${value}`);
+  const counted = (items: Iterable<string>): string =>
+    [...grouped(items, (item) => item)]
+      .map(([item, all]) => `${item} ${all.length}`)
+      .sort()
+      .join(', ') || 'none';
+
+  row('sent', recordsOf(records, 'sending').length);
+  row('accepted', recordsOf(records, 'accepted').length);
+  row('refused', counted(recordsOf(records, 'refused').map(({ code }) => code)));
+  row('stored', stored.length);
+  row('handler calls', calls.length);
+  row('by outcome', counted(calls.map(({ outcome }) => outcome)));
+  row('dead letters', counted(buried.map(({ reason }) => reason)));
+  const twice = repeats(run, calls);
+  row('handled again', `${twice.length} calls, near ${counted(twice.flatMap(({ explained }) => explained))}`);
+  row('ran on beside a new owner', new Set(overlaps(calls).map(([before]) => before)).size);
+  const wasFrozen = firstAfterFreeze(run);
+  const acquired = recordsOf(records, 'lease').filter(({ change }) => change === 'acquired');
+  const tooLate = (call: Call): boolean =>
+    acquired.some((lease) => placeOf(lease) === placeOf(call) && lease.epoch > call.epoch && lease.at < call.from);
+  const late = calls.filter((call) => tooLate(call) && wasFrozen(call));
+  row('begun right after a freeze', late.length);
+  const leases = recordsOf(records, 'lease');
+  row('leases', counted(leases.map(({ change, why }) => `${change} ${why}`.trim())));
+  const unprovoked = leases.filter(
+    ({ change, process, at }) => change === 'lost' && disturbancesNear(run, process, at, at).length === 0,
+  );
+  row(
+    'leases lost without a fault',
+    counted(unprovoked.map(({ process, why, at }) => `${process} ${why} at ${since(at)}`)),
+  );
+  row('engine', counted(recordsOf(records, 'engine').map(({ event }) => event)));
+  row('faults', counted(faults.filter(({ missed }) => !missed).map(({ kind }) => kind)));
+  row('faults that met nobody', counted(faults.filter(({ missed }) => missed).map(({ kind }) => kind)));
+  for (const pause of pausesOf(calls, from, to).slice(0, 3)) {
+    const during = faults.filter(
+      (fault) => !fault.missed && fault.from < pause.from + pause.ms && fault.to > pause.from - run.leaseMs,
+    );
+    row(
+      'longest pauses',
+      `${pause.place} ${(pause.ms / 1_000).toFixed(1)} s from ${since(pause.from)}, beside ${counted(during.map(({ kind }) => kind))}`,
+    );
+  }
+  row('drained after', `${(run.drainedInMs / 1_000).toFixed(1)} s`);
+  row('violations', counted(violations.map(({ rule }) => rule)));
+  for (const { rule, at, what } of violations.slice(0, 20))
+    lines.push(`    ${rule.slice(0, 2)} ${at > 0 ? since(at) : ''} ${what}`);
+  if (violations.length > 0) lines.push(`  records and evidence: ${run.folder}`);
+  return `${lines.join('\n')}\n`;
+}
