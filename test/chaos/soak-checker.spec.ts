@@ -222,6 +222,21 @@ describe('the checker of the soak', () => {
       expect(story.violations).toEqual([]);
     });
 
+    it('and not one whose lease the clock has ended', () => {
+      const story = takeover();
+      story.unhandle(5);
+      story.handle(5, 6_200);
+      story.faults.push({
+        kind: 'the clock was set',
+        target: 'redis',
+        from: 5_000,
+        to: 5_400,
+        detail: '',
+        missed: false,
+      });
+      expect(story.violations).toEqual([]);
+    });
+
     it('a later lease with a smaller epoch', () => {
       const story = new Story(1);
       story.lease(HEIR, 50_000, 'acquired', 1);

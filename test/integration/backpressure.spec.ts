@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { Registry } from 'prom-client';
@@ -263,5 +264,28 @@ describe('a handler that takes longer than the lease, the pending scan and claim
       [2, 1],
     ]);
     await waitFor(async () => (await pending(0)) === 0);
+  });
+});
+
+describe('an instance with nothing to do', () => {
+  it('sends less than 50 commands a second for 32 partitions, and reads on (I7)', async () => {
+    const consumer = await open({ defaultPartitionCount: 8 });
+    const log = EventLog.of(consumer.runtime.events, 'leaseAcquired', 'fault', 'warning');
+    const topics = [topic, uniqueName('topic'), uniqueName('topic'), uniqueName('topic')];
+    await consumer.start(...topics.map((name) => ({ topic: name, group, handle: record.handler('owner') })));
+    await waitFor(() => log.count('leaseAcquired') === 32);
+    const monitor = connect(redis.port, '127.0.0.1');
+    let seen = '';
+    monitor.on('data', (bytes) => (seen += bytes.toString('latin1')));
+    monitor.write('MONITOR\r\n');
+    await sleep(3_000);
+    monitor.destroy();
+    // What scripts call inside Redis is not sent.
+    const sent = seen.match(/^\+[\d.]+ \[\d+ (?!lua)/gm)?.length ?? 0;
+    expect(sent / 3).toBeLessThan(50);
+    expect(sent).toBeGreaterThan(0);
+    await consumer.producer.send(topic, { n: 0 });
+    await waitFor(() => record.handled === 1);
+    expect(log.count('fault') + log.count('warning')).toBe(0);
   });
 });

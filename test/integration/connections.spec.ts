@@ -142,9 +142,13 @@ describeWithServer("the user's settings, when Redis goes", () => {
     const listener = new LogListener(instance.runtime.events, logger, systemClock);
     listener.start();
     const topics = [topic, uniqueName('topic'), uniqueName('topic'), uniqueName('topic')];
-    await instance.start(...topics.map((name) => ({ topic: name, group, handle: record.handler('owner') })));
+    const handle = record.handler('owner', (_, { n }) => (n < 0 ? sleep(300) : undefined));
+    await instance.start(...topics.map((name) => ({ topic: name, group, handle })));
     await sendAll(instance.producer, numbers(0, 4));
     await waitFor(() => record.handled === 5);
+    for (const name of topics)
+      for (const partition of numbers(0, 3)) await instance.producer.send(name, { n: -1 }, { partition });
+    await waitFor(() => record.calls.length === 21);
     lines.length = 0;
     await redis.kill();
     await sleep(4_000);
@@ -155,7 +159,7 @@ describeWithServer("the user's settings, when Redis goes", () => {
     expect([...counts].filter(([, count]) => count > 1)).toEqual([]);
     await redis.restart();
     await sendAll(instance.producer, numbers(5, 9));
-    await waitFor(() => record.handled === 10);
+    await waitFor(() => record.handled === 11);
     await waitFor(() => lines.some(({ message }) => message === 'a part of the queue recovered'));
     await waitFor(() => lines.some(({ subject }) => subject === 'connected to Redis command'));
     listener.stop();

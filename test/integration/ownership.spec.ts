@@ -323,6 +323,20 @@ describe('ownership', () => {
     expect((await owners(topic)).map((owner) => owner !== null)).toEqual([true, false, true, false]);
   });
 
+  it('reads every partition as soon as it owns it, however long its reads may wait', async () => {
+    for (let round = 0; round < 5; round++) {
+      const topic = uniqueName('topic');
+      const record = new HandlingRecord();
+      const options = { defaultPartitionCount: 8, consumerPollTimeoutMs: 5_000 };
+      const member = await (await Member.open('a', options)).handle({ topic, handle: record.handler('a') });
+      await waitFor(() => member.owned === 8);
+      // To one alone: a message for any other partition would end the read that leaves this one out.
+      await member.instance.producer.send(topic, { n: 0 }, { partition: 7 - round });
+      await waitFor(() => record.handled === 1, { timeoutMs: 1_500, describe: `partition ${7 - round} to be read` });
+      await member.close();
+    }
+  });
+
   it('DEL-08 is told apart by instance, though these are of one process and of one name', async () => {
     const topic = uniqueName('topic');
     const options = { consumerNamePrefix: 'same-', defaultPartitionCount: 2 };

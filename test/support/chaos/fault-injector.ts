@@ -13,7 +13,7 @@ import { DRAIN_TIMEOUT_MS, LEASE_MS } from './soak-setup.js';
 
 /** What was done, to whom (`redis` is everybody) and when. */
 export interface Fault {
-  readonly kind: FaultKind | 'the test had no time';
+  readonly kind: FaultKind | 'the test had no time' | 'the clock was set';
   target: string;
   from: number;
   to: number;
@@ -64,9 +64,18 @@ export class FaultInjector {
 
   /** The proxies run in this process: when it does not run, nobody reaches Redis. */
   wasStarved(ms: number): void {
+    this.suffered('the test had no time', ms);
+  }
+
+  /** A lease may end before its time then, and its owner cannot know. */
+  clockWasSet(byMs: number): void {
+    this.suffered('the clock was set', byMs);
+  }
+
+  private suffered(kind: Fault['kind'], ms: number): void {
     const to = monotonicMs();
-    const kind = 'the test had no time';
-    this.faults.push({ kind, target: 'redis', from: to - ms, to, detail: `${Math.round(ms)} ms`, missed: false });
+    const from = to - Math.abs(ms);
+    this.faults.push({ kind, target: 'redis', from, to, detail: `${Math.round(ms)} ms`, missed: false });
   }
 
   private act(plan: PlannedFault, fault: Fault): Promise<void> {

@@ -136,9 +136,12 @@ const rules: Readonly<Record<string, Rule>> = {
       }
     }
     const wasFrozen = firstAfterFreeze(evidence);
+    // Redis ended the lease before its time.
+    const jumps = evidence.faults.filter(({ kind }) => kind === 'the clock was set');
+    const wasSet = (at: number): boolean => jumps.some(({ from, to }) => from <= at && at <= to + evidence.leaseMs);
     for (const call of calls) {
       const later = byPlace.get(placeOf(call))?.find(({ at, epoch }) => epoch > call.epoch && at < call.from);
-      if (later === undefined || wasFrozen(call)) continue;
+      if (later === undefined || wasFrozen(call) || wasSet(call.from)) continue;
       report(call.from, `${about(call)}, but ${later.process} had epoch ${later.epoch} since ${Math.round(later.at)}`);
     }
   },

@@ -12,7 +12,7 @@ import { planFaults } from './fault-plan.js';
 import { between, randomOf } from './random.js';
 import type { Evidence } from './soak-evidence.js';
 import { SoakProcess } from './soak-process.js';
-import { monotonicMs, watchStalls } from './soak-record.js';
+import { monotonicMs, watchClock, watchStalls } from './soak-record.js';
 import { CONSUMERS, GROUPS, LEASE_MS, MAX_ATTEMPTS, PRODUCERS } from './soak-setup.js';
 import { buriedIn, storedIn, undrained } from './soak-streams.js';
 
@@ -56,13 +56,16 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
   const children = [...producers, ...consumers];
   const abandon = (): void => children.forEach((one) => one.abandon());
   process.on('exit', abandon);
-  let watch = (): void => undefined;
+  const watches: (() => void)[] = [];
   try {
     await Promise.all(children.map((one) => one.start()));
     for (const consumer of consumers) await consumer.prepared();
     const injector = new FaultInjector({ redis, client, consumers, producers });
     const from = monotonicMs();
-    watch = watchStalls((ms) => injector.wasStarved(ms));
+    watches.push(
+      watchStalls((ms) => injector.wasStarved(ms)),
+      watchClock((byMs) => injector.clockWasSet(byMs)),
+    );
     for (const producer of producers) producer.tell('go');
     await disturb(injector, seed, seconds * 1_000, killsRedis);
     const mishaps = [...injector.mishaps];
@@ -104,7 +107,7 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
       forget: () => rmSync(folder, { recursive: true, force: true }),
     };
   } finally {
-    watch();
+    for (const end of watches) end();
     abandon();
     process.off('exit', abandon);
     await Promise.all(proxies.map((proxy) => proxy.stop()));

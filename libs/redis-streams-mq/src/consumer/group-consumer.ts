@@ -13,6 +13,7 @@ import type { TopicRegistry } from '../redis/topic-registry.js';
 import { startPosition } from './group-position.js';
 import type { Slots } from './slots.js';
 import type { InFlight } from './in-flight.js';
+import { LeaseClient } from './lease-client.js';
 import type { Lease, LeaseTerms } from './lease.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 import { Membership } from './membership.js';
@@ -72,7 +73,15 @@ export class GroupConsumer {
     this.ownership = new Ownership({
       ...deps,
       connection: connections.control,
-      isCluster: connections.isCluster,
+      leases: new LeaseClient({
+        group,
+        instance,
+        connection: connections.control,
+        isCluster: connections.isCluster,
+        keys,
+        clock,
+        leaseTtlMs: options.leaseTtlMs,
+      }),
       membership: new Membership({
         ...deps,
         connection: connections.control,
@@ -81,7 +90,6 @@ export class GroupConsumer {
         self,
         ttlMs: memberTtlMs,
       }),
-      leaseTtlMs: options.leaseTtlMs,
       rebalanceIntervalMs: Math.min(options.rebalanceIntervalMs, Math.floor(memberTtlMs / 3)),
       handOverTimeoutMs: (topic) => handlers.get(topic)?.options.handlerTimeoutMs || options.drainTimeoutMs,
       partitionsOf: (topics) => this.partitionsOf(topics),

@@ -88,6 +88,8 @@ export class MessageRunner {
     this.abortReason = undefined;
     const context = this.contextOf(entry, message, publishedAt);
     const startedAt = clock.monotonic();
+    // The last look: a process may have been frozen since the one before.
+    if (!this.deps.lease.isTrusted) return { result: { type: 'aborted' }, message, ended: null };
     let hasTimedOut = false;
     let timeOut: (result: HandlerOutcome) => void = () => undefined;
     const { handlerTimeoutMs } = handler.options;

@@ -1,14 +1,11 @@
-import { randomBytes } from 'node:crypto';
 import { assign, partitionId, type Assignment, type Member } from '../core/assignment.js';
 import { pause, within, type Clock, type Timer } from '../core/clock.js';
 import type { MqEvents, PartitionRef } from '../core/events.js';
-import type { Keys } from '../core/keys.js';
 import { Backoff } from '../core/retry-policy.js';
 import type { Announcement, Announcements } from '../redis/announcements.js';
 import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
-import { call, callMulti } from '../redis/script.js';
-import { acquire, holders, release, type LeaseHolder } from '../redis/scripts/lease.script.js';
+import type { LeaseClient, PartitionHolder } from './lease-client.js';
 import { Lease, type LeaseLoss } from './lease.js';
 import type { LeaseKeeper, LeaseWatcher } from './lease-keeper.js';
 import type { Membership } from './membership.js';
@@ -26,16 +23,15 @@ export interface Consumption {
 export interface OwnershipDeps {
   readonly group: string;
   readonly instance: string;
+  /** Never one that blocks. */
   readonly connection: Connection;
-  readonly isCluster: boolean;
-  readonly keys: Keys;
   readonly clock: Clock;
   readonly events: MqEvents;
   readonly random: () => number;
   readonly membership: Membership;
+  readonly leases: LeaseClient;
   readonly keeper: LeaseKeeper;
   readonly announcements: Announcements;
-  readonly leaseTtlMs: number;
   readonly rebalanceIntervalMs: number;
   /** How long a hand-over waits for the running handler of `topic`, in milliseconds. */
   readonly handOverTimeoutMs: (topic: string) => number;
@@ -56,7 +52,6 @@ interface Owned {
 
 const GRACE_MS = 1_000;
 const RECHECK_MS = 500;
-const HOLDERS_PER_CALL = 250;
 
 /**
  * Decides with all members of the group, by the same pure function, who owns what; acquires what is free and its own in
@@ -67,8 +62,6 @@ export class Ownership {
   /** Partitions whose earlier ownership here still runs code of the user: not acquired again meanwhile. */
   private readonly closing = new Set<string>();
   private readonly acquiring = new Map<string, Promise<void>>();
-  /** An acquire whose answer was lost is repeated with the same nonce, and gets the same epoch. */
-  private readonly nonces = new Map<string, string>();
   private readonly endings = new Set<Promise<void>>();
   private readonly stopping = new AbortController();
   private readonly backoff: Backoff;
@@ -152,19 +145,25 @@ export class Ownership {
     this.members = await membership.beat();
     const topics = new Set(this.members.flatMap((member) => [...member.subscriptions.keys()]));
     this.partitions = await this.deps.partitionsOf(topics);
-    const held = await this.readHolders(this.partitions);
+    const holderOf = await this.deps.leases.holders(this.partitions);
     const owners = new Map<string, string>();
-    for (const [id, { token }] of held) if (token !== null) owners.set(id, instanceOf(token));
+    for (const ref of this.partitions) {
+      const { instance } = holderOf(ref);
+      if (instance !== null) owners.set(partitionId(ref.topic, ref.partition), instance);
+    }
     this.owners = owners;
     const assignment = assign(this.members, this.partitions, owners);
     this.warnOverCap(assignment);
-    const nextMs = await this.follow(assignment, held);
+    const nextMs = await this.follow(assignment, holderOf);
     this.hasReconciled = true;
     return Math.min(nextMs, rebalanceIntervalMs);
   }
 
-  private async follow({ owners: target }: Assignment, held: ReadonlyMap<string, LeaseHolder>): Promise<number> {
-    const { instance, events, group } = this.deps;
+  private async follow(
+    { owners: target }: Assignment,
+    holderOf: (ref: PartitionRef) => PartitionHolder,
+  ): Promise<number> {
+    const { instance, events, group, leases } = this.deps;
     const alive = new Set(this.members.map((member) => member.id));
     let nextMs = Infinity;
     let givenUp = 0;
@@ -181,17 +180,17 @@ export class Ownership {
         }
         continue;
       }
-      const { token, pttl } = held.get(id) ?? { token: null, pttl: -2 };
-      if (token === null) {
+      const holder = holderOf(ref);
+      if (holder.token === null || holder.instance === null) {
         unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
         if (owner === instance) wanted.push(ref);
         else if (owner !== null) nextMs = Math.min(nextMs, RECHECK_MS);
-      } else if (instanceOf(token) === instance && !this.closing.has(id) && !this.acquiring.has(id)) {
+      } else if (holder.instance === instance && !this.closing.has(id) && !this.acquiring.has(id)) {
         // Left over from an ownership whose release did not arrive.
-        await this.deps.connection.run(call(release, this.keysOf(ref), { token, keepLease: 0 }));
+        await leases.release(ref, holder.token, { keepLease: false });
         nextMs = 0;
-      } else if (!alive.has(instanceOf(token))) {
-        nextMs = Math.min(nextMs, pttl + 5);
+      } else if (!alive.has(holder.instance)) {
+        nextMs = Math.min(nextMs, holder.leftMs + 5);
       }
     }
     this.unownedSince = unowned;
@@ -219,21 +218,15 @@ export class Ownership {
   }
 
   private async acquireNow(id: string, ref: PartitionRef): Promise<void> {
-    const { connection, clock, instance, group, leaseTtlMs, events } = this.deps;
-    const keys = this.keysOf(ref);
-    const nonce = this.nonces.get(id) ?? randomBytes(8).toString('hex');
-    this.nonces.set(id, nonce);
-    const sentAt = clock.monotonic();
-    const reply = await connection.run(call(acquire, keys, { instance, nonce, ttl: leaseTtlMs }));
-    this.nonces.delete(id);
-    if (reply.status !== 'acquired') return;
-    const { epoch, clean } = reply;
-    const terms = { ...ref, group, keys, token: `${instance}#${epoch}`, epoch, clean, ttlMs: leaseTtlMs };
-    const lease = new Lease(terms, sentAt, clock, (lost, reason) => this.lost(id, lost, reason));
+    const { clock, group, events, leases } = this.deps;
+    const acquired = await leases.acquire(ref);
+    if (acquired === null) return;
+    const { terms, sentAt } = acquired;
     if (this.stopping.signal.aborted) {
-      await connection.run(call(release, keys, { token: terms.token, keepLease: 0 }));
+      await leases.release(ref, terms.token, { keepLease: false });
       return;
     }
+    const lease = new Lease(terms, sentAt, clock, (lost, reason) => this.lost(id, lost, reason));
     const consumption = this.deps.consume(lease);
     const watcher: LeaseWatcher = {
       lease,
@@ -243,7 +236,7 @@ export class Ownership {
     const owned: Owned = { lease, consumption, watcher };
     this.owned.set(id, owned);
     this.deps.keeper.add(watcher);
-    events.emit('leaseAcquired', { ...ref, group, epoch, clean });
+    events.emit('leaseAcquired', { ...ref, group, epoch: terms.epoch, clean: terms.clean });
     consumption.start();
   }
 
@@ -276,16 +269,15 @@ export class Ownership {
     beforeRelease?: Promise<void>,
   ): Promise<void> {
     const { lease, consumption, watcher } = owned;
-    const { connection, keeper, events, announcements, group, instance } = this.deps;
+    const { leases, keeper, events, announcements, group, instance } = this.deps;
     const inOrder = await consumption.drain(timeoutMs, graceMs);
     await beforeRelease;
     keeper.remove(watcher);
     if (lease.isEnded) return;
-    const { topic, partition, keys, token, epoch } = lease.terms;
+    const { topic, partition, token, epoch } = lease.terms;
     // A handler that did not end keeps the lease, which is renewed no more: it may still settle, and nobody runs beside it.
-    const keepLease = inOrder ? 0 : 1;
     try {
-      const wasOurs = await connection.withTimeout(connection.run(call(release, keys, { token, keepLease })), 1_000);
+      const wasOurs = await leases.release(lease.terms, token, { keepLease: !inOrder });
       if (!wasOurs) {
         lease.lose('taken');
         return;
@@ -397,28 +389,6 @@ export class Ownership {
     return assign(others, this.partitions, theirs).owners;
   }
 
-  private async readHolders(refs: readonly PartitionRef[]): Promise<Map<string, LeaseHolder>> {
-    const { connection, isCluster } = this.deps;
-    const size = isCluster ? 1 : HOLDERS_PER_CALL;
-    const found = new Map<string, LeaseHolder>();
-    const pages: Promise<void>[] = [];
-    for (let i = 0; i < refs.length; i += size) {
-      const page = refs.slice(i, i + size);
-      const leases = page.map((ref) => this.keysOf(ref).lease);
-      pages.push(
-        connection.run(callMulti(holders, leases, [])).then((answers) => {
-          for (const [at, ref] of page.entries()) found.set(partitionId(ref.topic, ref.partition), answers[at]!);
-        }),
-      );
-    }
-    await Promise.all(pages);
-    return found;
-  }
-
-  private keysOf({ topic, partition }: PartitionRef): ReturnType<Keys['groupPartition']> {
-    return this.deps.keys.groupPartition(topic, partition, this.deps.group);
-  }
-
   private warnOverCap({ overCap, owners }: Assignment): void {
     const mine = [...overCap].filter((id) => owners.get(id) === this.deps.instance).sort();
     const text = mine.join(' ');
@@ -430,8 +400,4 @@ export class Ownership {
       fields: { group: this.deps.group, partitions: mine },
     });
   }
-}
-
-function instanceOf(token: string): string {
-  return token.slice(0, token.lastIndexOf('#'));
 }

@@ -141,8 +141,12 @@ export class Reader {
   /** One read and the dealing of its reply; returns at once or after a change when there is nothing to read. */
   async runOnce(): Promise<void> {
     const { inFlight, events, clock, group } = this.deps;
-    const readable = [...this.partitions].filter((partition) => partition.room > 0 && partition.lease.isTrusted);
-    if (readable.length === 0) return this.waitForChange();
+    if (this.readable().length === 0) return this.waitForChange();
+    const connection = await this.connected();
+    if (connection === null) return;
+    // From here until the read is out nothing is awaited: whoever becomes readable later wakes it.
+    const readable = this.readable();
+    if (readable.length === 0) return;
     const perPartition = Math.min(...readable.map((partition) => partition.room)) * 2;
     const reserved = inFlight.reserveForReader(perPartition * readable.length);
     if (reserved < LEAST_ROOM) {
@@ -157,7 +161,7 @@ export class Reader {
     try {
       const count = Math.max(1, Math.floor(reserved / (2 * readable.length)));
       const fair = rotate(readable, this.turn++).slice(0, Math.max(1, Math.floor(reserved / (2 * count))));
-      await this.read(fair, count, fair.length === readable.length ? this.deps.pollTimeoutMs : CROWDED_MS);
+      await this.read(connection, fair, count, fair.length === readable.length ? this.deps.pollTimeoutMs : CROWDED_MS);
     } finally {
       inFlight.unreserve(reserved);
     }
@@ -165,12 +169,17 @@ export class Reader {
 
   private turn = 0;
 
-  private async read(partitions: readonly PartitionConsumer[], count: number, longestMs: number): Promise<void> {
+  private readable(): PartitionConsumer[] {
+    return [...this.partitions].filter((partition) => partition.room > 0 && partition.lease.isTrusted);
+  }
+
+  private async read(
+    connection: Connection,
+    readable: readonly PartitionConsumer[],
+    count: number,
+    longestMs: number,
+  ): Promise<void> {
     const { clock, wakeStream } = this.deps;
-    const connection = await this.connected();
-    if (connection === null) return;
-    const readable = partitions.filter((partition) => partition.room > 0 && partition.lease.isTrusted);
-    if (readable.length === 0) return;
     const trust = Math.min(...readable.map((partition) => partition.lease.trustLeftMs));
     const blockMs = Math.floor(Math.min(longestMs, trust / 2));
     if (blockMs < 1) return;

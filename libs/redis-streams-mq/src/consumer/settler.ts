@@ -135,12 +135,19 @@ export class Settler {
   }
 
   /**
-   * Sends everything, what waits for its next try included, and resolves when it has been answered. What failed again
-   * stays pending in Redis, for this owner's next try or for the next owner.
+   * Sends everything, what waits for its next try included, and resolves when it has been answered; while Redis is away
+   * it waits, as long as the lease lasts. What was refused stays pending in Redis, for this owner's next try or the next owner.
    */
   async settled(): Promise<void> {
-    this.resend();
-    while (this.outstanding.size > 0) await Promise.all(this.outstanding.values());
+    const { connection, lease } = this.deps;
+    let isAway: boolean;
+    do {
+      this.resend();
+      while (this.outstanding.size > 0) await Promise.all(this.outstanding.values());
+      const isOpen = this.hasQueued || this.later.length > 0;
+      isAway = isOpen && !connection.isReady && !connection.isDestroyed && !lease.isEnded;
+      if (isAway) await connection.whenReady(RESEND_MS);
+    } while (isAway);
   }
 
   /**
@@ -353,6 +360,6 @@ export class Settler {
     const { connection, lease } = this.deps;
     while (!connection.isDestroyed && !lease.isEnded && !(await connection.whenReady(RESEND_MS)));
     this.waitingForRedis = false;
-    this.flush();
+    if (connection.isReady) this.flush();
   }
 }

@@ -102,6 +102,8 @@ export class Connections {
       if (!connection.isDestroyed) this.deps.clock.setTimer(() => connection.isDestroyed || connect(client), REVIVE_MS);
     };
     const emitter = client as Redis;
+    // In an outage each partition waits for `ready`: many listeners are no leak.
+    emitter.setMaxListeners(0);
     emitter.on('ready', onReady).on('close', onClose).on('error', onError).on('end', onEnd);
     this.detachers.set(connection, () => emitter.off('ready', onReady).off('close', onClose).off('end', onEnd));
     this.all.add(connection);
