@@ -5,7 +5,8 @@ import { EntryQueue } from './entry-queue.js';
 import type { Lease } from './lease.js';
 import { Ledger } from './ledger.js';
 import { MessageRunner } from './message-runner.js';
-import { PartitionIntake, type PartitionIntakeDeps, type RawEntries } from './partition-intake.js';
+import type { RawEntries } from './ledger-check.js';
+import { PartitionIntake, type PartitionIntakeDeps } from './partition-intake.js';
 import { PartitionWorker, type PartitionWorkerDeps } from './partition-worker.js';
 import { Settler } from './settler.js';
 

@@ -2,13 +2,14 @@ import type { Clock } from '../core/clock.js';
 import { MqError } from '../core/errors.js';
 import type { GroupPartitionRef } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
-import type { Command, Outcome } from '../redis/connection.js';
+import type { Command } from '../redis/connection.js';
 import { classifyRedisError, replyCode } from '../redis/redis-errors.js';
-import { asArray, asNumber, asStreams, type RawEntry, type Reply } from '../redis/reply.js';
+import { asStreams } from '../redis/reply.js';
 import { ensureGroup, type EnsureGroupDeps } from './ensure-group.js';
 import type { EntryQueue } from './entry-queue.js';
-import { compareEntries, SOURCES, toEntry, type Entry, type Source } from './entry.js';
+import { SOURCES, toEntry, type Source } from './entry.js';
 import type { InFlight } from './in-flight.js';
+import { LedgerCheck, type RawEntries } from './ledger-check.js';
 import type { Ledger } from './ledger.js';
 import { PendingPages, type PendingPagesDeps } from './pending-pages.js';
 import type { Settler } from './settler.js';
@@ -24,8 +25,6 @@ import type { Settler } from './settler.js';
  * until the ledger equals the server's total. Ownership may end in every state.
  */
 type State = 'recovering' | 'checking' | 'reading' | 'hot' | 'reopening';
-
-export type RawEntries = Readonly<Record<Source, readonly RawEntry[]>>;
 
 export interface PartitionIntakeDeps extends EnsureGroupDeps, PendingPagesDeps {
   readonly clock: Clock;
@@ -50,13 +49,10 @@ export class PartitionIntake {
   private readonly ref: GroupPartitionRef;
   private readonly component: string;
   private readonly pages: PendingPages;
+  private readonly ledgerCheck: LedgerCheck;
   private state: State = 'recovering';
   /** Where a check leads: the last read was full, or it was not. */
   private afterCheck: 'reading' | 'hot' = 'reading';
-  /** Read, but not yet compared with the server's total. */
-  private staged: Entry[] = [];
-  /** Totals are not enough: a repair was cut off, or it is not known which settles were done. */
-  private mustRepair = false;
   private wake: (() => void) | undefined;
   private onChecked: (() => void)[] = [];
   private loop: Promise<void> | undefined;
@@ -67,6 +63,7 @@ export class PartitionIntake {
     this.ref = { topic, partition, group };
     this.component = `partition:${topic}:${partition}:${group}`;
     this.pages = new PendingPages(deps);
+    this.ledgerCheck = new LedgerCheck({ ...deps, pages: this.pages });
   }
 
   /** Why this partition cannot be read at present, or `undefined`. */
@@ -86,7 +83,7 @@ export class PartitionIntake {
   /** Fetches nothing more. */
   stop(): void {
     this.stopping.abort();
-    this.staged = [];
+    this.ledgerCheck.reset();
     this.wakeUp();
     this.checked();
   }
@@ -101,7 +98,7 @@ export class PartitionIntake {
    */
   accept(entries: RawEntries, asked: number): Promise<void> {
     if (this.isOver || (this.state !== 'reading' && this.state !== 'checking')) return Promise.resolve();
-    this.stage(entries);
+    this.ledgerCheck.stage(entries);
     this.afterCheck = Math.max(entries.stream.length, entries.retry.length) >= asked ? 'hot' : 'reading';
     this.state = 'checking';
     const checked = new Promise<void>((resolve) => this.onChecked.push(resolve));
@@ -287,32 +284,16 @@ export class PartitionIntake {
     for (const entry of ledger.entries()) if (entry.state !== 'running') ledger.remove(entry.source, entry.id);
     queue.clear();
     queue.unhold();
-    this.mustRepair = false;
-    this.staged = [];
+    this.ledgerCheck.reset();
     this.become('recovering');
   }
 
   // ---- reading
 
-  private stage(entries: RawEntries): void {
-    const { ledger, events } = this.deps;
-    let count = 0;
-    for (const source of SOURCES) {
-      for (const { id, fields } of entries[source]) {
-        if (fields === null) continue;
-        const entry = toEntry(source, { id, fields }, false);
-        if (!ledger.add(entry)) continue;
-        this.staged.push(entry);
-        count++;
-      }
-    }
-    if (count > 0) events.emit('consumed', { ...this.ref, count });
-  }
-
   /** A full batch came: the next is fetched while this one is handled, until a read is not full. */
   private async readHot(): Promise<void> {
     const { connection, lease, consumer, inFlight, settler, batch } = this.deps;
-    if (!(await settler.makeSure())) this.state = 'checking';
+    if (!(await this.ledgerCheck.prepare())) this.state = 'checking';
     if (this.isOver || this.state !== 'hot') return;
     const reserved = inFlight.reserve(batch * 2);
     const asked = Math.floor(reserved / 2);
@@ -322,104 +303,36 @@ export class PartitionIntake {
         return;
       }
       const { keys, group } = lease.terms;
-      const sources = [keys.stream, keys.retryStream];
-      const read: Command = ['XREADGROUP', 'GROUP', group, consumer, 'COUNT', asked, 'STREAMS', ...sources, '>', '>'];
+      const streams = [keys.stream, keys.retryStream];
+      const read: Command = ['XREADGROUP', 'GROUP', group, consumer, 'COUNT', asked, 'STREAMS', ...streams, '>', '>'];
       settler.flush();
       // Whether it takes entries is not known until it is answered: without an answer the ledger is checked.
       this.state = 'checking';
       this.afterCheck = 'reading';
       const leftOver = settler.beginCheck();
-      const [entries, ...totals] = await connection.pipeline([
-        read,
-        ...sources.map((s): Command => ['XPENDING', s, group]),
-      ]);
+      const [entries, ...totals] = await connection.pipeline([read, ...this.ledgerCheck.commands]);
       if (!entries!.ok) throw entries!.error;
       if (this.isOver || !lease.isTrusted || this.state !== 'checking') return;
-      const streams = asStreams(entries!.value);
-      const stream = streams.get(keys.stream) ?? [];
-      const retry = streams.get(keys.retryStream) ?? [];
-      this.stage({ stream, retry });
-      await this.compare(totals, await leftOver());
+      const replies = asStreams(entries!.value);
+      const stream = replies.get(keys.stream) ?? [];
+      const retry = replies.get(keys.retryStream) ?? [];
+      this.ledgerCheck.stage({ stream, retry });
+      await this.ledgerCheck.compare(totals, await leftOver());
       if (this.state === 'checking') this.become(Math.max(stream.length, retry.length) >= asked ? 'hot' : 'reading');
     } finally {
       inFlight.unreserve(reserved);
     }
   }
 
-  // ---- the ledger
-
   private async check(): Promise<void> {
-    const { connection, lease, settler, outsideRead } = this.deps;
+    const { connection, settler, outsideRead } = this.deps;
     await outsideRead();
-    if (!(await settler.makeSure())) this.mustRepair = true;
+    await this.ledgerCheck.prepare();
     if (this.isOver || this.state !== 'checking') return;
-    const { keys, group } = lease.terms;
     const leftOver = settler.beginCheck();
-    const totals = await connection.pipeline([
-      ['XPENDING', keys.stream, group],
-      ['XPENDING', keys.retryStream, group],
-    ]);
-    await this.compare(totals, await leftOver());
+    const totals = await connection.pipeline(this.ledgerCheck.commands);
+    await this.ledgerCheck.compare(totals, await leftOver());
     if (this.state === 'checking') this.become(this.afterCheck);
     this.checked();
-  }
-
-  private async compare(totals: readonly Outcome<Reply>[], leftOver: Readonly<Record<Source, number>>): Promise<void> {
-    const { ledger, queue } = this.deps;
-    const [stream, retry] = totals.map((total) => {
-      if (!total.ok) throw total.error;
-      return asNumber(asArray(total.value)[0]);
-    });
-    if (this.isOver) return;
-    const matches =
-      stream === ledger.count('stream') + leftOver.stream && retry === ledger.count('retry') + leftOver.retry;
-    if (!matches || this.mustRepair) await this.repair();
-    // Whether the lease is still trusted is looked at before each handler starts.
-    if (this.isOver) return;
-    const { staged } = this;
-    this.staged = [];
-    queue.push(staged);
-    queue.unhold();
-  }
-
-  /**
-   * Brings back what is pending but not held, and forgets what is held but no longer pending, before anything else
-   * starts. The handler that runs goes on; its outcome waits until this is done. What others took was pending all along,
-   * so it is fetched whatever `maxInFlight` says.
-   */
-  private async repair(): Promise<void> {
-    const { queue, settler, ledger, events } = this.deps;
-    // Until a comparison succeeds: a repair that fails half way must not let later entries pass.
-    queue.hold();
-    this.mustRepair = true;
-    try {
-      await settler.settled();
-      settler.hold();
-      let brought = 0;
-      const pending = new Set<string>();
-      for (const source of SOURCES) {
-        for await (const page of this.pages.of(source, () => this.deps.pageSize)) {
-          for (const raw of page) {
-            pending.add(`${source}/${raw.id}`);
-            if (ledger.add(toEntry(source, raw, false))) brought++;
-          }
-        }
-      }
-      if (this.isOver) return;
-      this.mustRepair = false;
-      const isPending = (entry: Entry): boolean => pending.has(`${entry.source}/${entry.id}`);
-      settler.learned(isPending);
-      let dropped = 0;
-      for (const entry of ledger.entries()) {
-        if (entry.state === 'running' || isPending(entry)) continue;
-        ledger.remove(entry.source, entry.id);
-        if (entry.state === 'waiting') dropped++;
-      }
-      this.staged = [];
-      queue.replace([...ledger.entries()].filter((entry) => entry.state === 'waiting').sort(compareEntries));
-      if (brought + dropped > 0) events.emit('ledgerRepaired', { ...this.ref, brought, dropped });
-    } finally {
-      settler.unhold();
-    }
   }
 }

@@ -1,21 +1,12 @@
 import type { Clock, Timer } from '../core/clock.js';
 import { MqSendError, thrownText } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
-import type { Keys } from '../core/keys.js';
 import { Backoff } from '../core/retry-policy.js';
 import { streamIdTime } from '../core/stream-id.js';
-import type { Command, Connection, Outcome } from '../redis/connection.js';
 import { classifyRedisError, isConnectionError, replyCode, wasNotSent } from '../redis/redis-errors.js';
-import { asArray, asEntries, asNumber, asText, type Reply } from '../redis/reply.js';
-import { call, type ScriptCall } from '../redis/script.js';
-import { schedule, sendOnce, type ScheduleReply, type SendOnceReply } from '../redis/scripts/send.script.js';
+import { asArray, asEntries, asNumber } from '../redis/reply.js';
+import { LaneWire, type LaneWireDeps, type StoredResult, type WireResult } from './lane-wire.js';
 import type { PreparedMessage } from './outgoing-message.js';
-
-export interface StoredResult {
-  /** Id of the entry; `null` for a message that is stored later. */
-  readonly id: string | null;
-  readonly duplicate: boolean;
-}
 
 /** One message on its way: settled exactly once. */
 export interface LaneItem {
@@ -29,17 +20,9 @@ export interface LaneItem {
   settled: boolean;
 }
 
-export interface LaneDeps {
-  readonly topic: string;
-  readonly partition: number;
-  readonly connection: Connection;
-  readonly keys: Keys;
+export interface LaneDeps extends LaneWireDeps {
   readonly clock: Clock;
   readonly events: MqEvents;
-  /** Asks for copies on that many replicas after each batch; 0 asks for none. */
-  readonly waitReplicas: number;
-  readonly waitReplicasTimeoutMs: number;
-  readonly incarnation: () => string;
   /** The stream is not there: makes it again, or rejects with the reason why not. */
   readonly restoreTopic: () => Promise<void>;
 }
@@ -71,9 +54,11 @@ export class Lane {
   private probing = false;
   private readonly backoff = new Backoff({ minMs: 20, maxMs: 1_000 });
   private readonly stream: string;
+  private readonly wire: LaneWire;
 
   constructor(private readonly deps: LaneDeps) {
     this.stream = deps.keys.stream(deps.topic, deps.partition);
+    this.wire = new LaneWire(deps);
   }
 
   get size(): number {
@@ -138,7 +123,7 @@ export class Lane {
   private async sendBatch(batch: LaneItem[]): Promise<void> {
     if (batch.length === 0) return;
     for (const item of batch) item.sent = true;
-    const outcomes = await this.transmit(batch);
+    const outcomes = await this.wire.transmit(batch.map(({ message }) => message));
     const gone: LaneItem[] = [];
     const unknown: LaneItem[] = [];
     const again = new Set<LaneItem>();
@@ -149,7 +134,8 @@ export class Lane {
         if (outcome.value === null) {
           item.sent = false;
           gone.push(item);
-        } else if (this.resolve(item, outcome.value)) {
+        } else {
+          this.stored(item, outcome.value);
           stored++;
         }
       } else if (wasNotSent(outcome.error)) {
@@ -177,92 +163,6 @@ export class Lane {
     }
     // In the order of the batch, whatever it was that kept each of them out.
     if (again.size > 0) await this.requeue(batch.filter((item) => again.has(item)));
-  }
-
-  private async transmit(batch: readonly LaneItem[]): Promise<Outcome<StoredResult | null>[]> {
-    const { connection, waitReplicas, waitReplicasTimeoutMs } = this.deps;
-    const wait: Command = ['WAIT', waitReplicas, waitReplicasTimeoutMs];
-    if (batch[0]!.message.delivery.kind !== 'now') {
-      const outcomes = await this.transmitScripts(batch);
-      // EXISTS only names a key, by which the pipeline finds its node in Cluster.
-      if (waitReplicas > 0)
-        this.checkCopies((await this.tryPipeline([['EXISTS', this.stream], wait]))[1], batch, outcomes);
-      return outcomes;
-    }
-    const commands: Command[] = batch.map(({ message }) => ['XADD', this.stream, 'NOMKSTREAM', '*', ...message.fields]);
-    if (waitReplicas > 0) commands.push(wait);
-    const replies = await connection.pipeline(commands);
-    if (waitReplicas > 0) this.checkCopies(replies.pop(), batch, replies);
-    return replies.map((reply) =>
-      reply.ok
-        ? { ok: true, value: reply.value === null ? null : { id: asText(reply.value), duplicate: false } }
-        : reply,
-    );
-  }
-
-  private async tryPipeline(commands: readonly Command[]): Promise<readonly (Outcome<Reply> | undefined)[]> {
-    try {
-      return await this.deps.connection.pipeline(commands);
-    } catch {
-      return [];
-    }
-  }
-
-  /** Stored, but not on as many replicas as asked for: that is a failure the sender must hear of. */
-  private checkCopies(
-    wait: Outcome<Reply> | undefined,
-    batch: readonly LaneItem[],
-    outcomes: readonly Outcome<unknown>[],
-  ): void {
-    const copies = wait?.ok ? asNumber(wait.value) : 0;
-    if (copies >= this.deps.waitReplicas) return;
-    for (const [i, item] of batch.entries()) {
-      const outcome = outcomes[i]!;
-      if (!outcome.ok || outcome.value === null) continue;
-      this.reject(
-        item,
-        'MQ_SEND_NOT_REPLICATED',
-        `the message is stored, but only ${copies} of ${this.deps.waitReplicas} replicas have it`,
-      );
-    }
-  }
-
-  private async transmitScripts(batch: readonly LaneItem[]): Promise<Outcome<StoredResult | null>[]> {
-    const { topic, partition, keys, connection, incarnation } = this.deps;
-    const calls = batch.map(({ message }): ScriptCall<SendOnceReply | ScheduleReply> => {
-      const { delivery } = message;
-      if (delivery.kind === 'once') {
-        const dedup = keys.dedup(topic, partition, delivery.dedupId);
-        return call(
-          sendOnce,
-          { stream: this.stream, dedup },
-          { incarnation: incarnation(), ttl: delivery.ttlMs },
-          message.fields,
-        );
-      }
-      const { mode, when } = delivery as Extract<typeof delivery, { kind: 'later' }>;
-      return call(
-        schedule,
-        keys.partition(topic, partition),
-        { eventId: message.wireEventId, mode, when },
-        message.fields,
-      );
-    });
-    const outcomes = await connection.runInOrder(calls);
-    return outcomes.map((outcome) => {
-      if (!outcome.ok) return outcome;
-      const reply = outcome.value;
-      if (reply.status === 'gone') return { ok: true, value: null };
-      if (reply.status === 'stored') return { ok: true, value: { id: reply.id, duplicate: reply.duplicate } };
-      if (reply.earliest) this.announceDue(reply.due);
-      return { ok: true, value: { id: null, duplicate: reply.duplicate } };
-    });
-  }
-
-  private announceDue(due: number): void {
-    const { topic, partition, connection, keys } = this.deps;
-    const announcement = JSON.stringify({ type: 'due', topic, partition, group: null, due });
-    connection.send('PUBLISH', keys.announcements, announcement).catch(() => undefined); // The mover's tick is the net.
   }
 
   /**
@@ -373,12 +273,20 @@ export class Lane {
     return new Promise((resolve) => this.deps.clock.setTimer(resolve, this.backoff.next()));
   }
 
-  private resolve(item: LaneItem, result: StoredResult): boolean {
+  private stored(item: LaneItem, { replicas, ...result }: WireResult): void {
+    const { waitReplicas } = this.deps;
+    if (replicas !== null && replicas < waitReplicas) {
+      const message = `the message is stored, but only ${replicas} of ${waitReplicas} replicas have it`;
+      this.reject(item, 'MQ_SEND_NOT_REPLICATED', message);
+    }
+    this.resolve(item, result);
+  }
+
+  private resolve(item: LaneItem, result: StoredResult): void {
     if (result.id !== null && !result.duplicate) this.lastId = result.id;
-    if (item.settled) return true;
+    if (item.settled) return;
     item.settled = true;
     item.resolve(result);
-    return true;
   }
 
   private refuse(item: LaneItem, error: unknown): void {

@@ -7,7 +7,8 @@ import type { ResolvedMqOptions } from '../core/options.js';
 import { createPartitioner } from '../core/partitioner.js';
 import type { Connection } from '../redis/connection.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
-import type { LaneItem, StoredResult } from './lane.js';
+import type { StoredResult } from './lane-wire.js';
+import type { LaneItem } from './lane.js';
 import { prepareMessage, type OutgoingMessage, type PreparedMessage, type SendOptions } from './outgoing-message.js';
 import { TopicSender } from './topic-sender.js';
 
