@@ -120,18 +120,31 @@ describe('the checker of the soak', () => {
   });
 
   it('accepts a send without an answer, stored or not, and a refused one that is not stored', () => {
-    const story = new Story(2);
-    const sent = { at: 3, key: 'k', process: 'producer-1#1' };
-    for (const seq of [3, 4, 5]) story.records.push({ ...sent, seq, eventId: `e${seq}`, type: 'sending' });
-    story.records.push({ ...sent, seq: 3, eventId: 'e3', type: 'refused', code: 'MQ_SEND_OUTCOME_UNKNOWN' });
-    story.records.push({ ...sent, seq: 4, eventId: 'e4', type: 'refused', code: 'MQ_SEND_OUTCOME_UNKNOWN' });
-    story.records.push({ ...sent, seq: 5, eventId: 'e5', type: 'refused', code: 'MQ_SEND_TIMEOUT' });
-    story.stored.push({ key: 'k', seq: 4, eventId: 'e4', partition: 0, id: '4-0' });
-    story.handle(4, 4_000);
+    const story = new Story(3);
+    const refuse = (seq: number, code: string): void => {
+      const sent = { at: 3, key: 'k', seq, eventId: `e${seq}`, process: 'producer-1#1' };
+      story.records.push({ ...sent, type: 'sending' }, { ...sent, type: 'refused', code, why: '' });
+    };
+    refuse(4, 'MQ_SEND_OUTCOME_UNKNOWN');
+    refuse(5, 'MQ_SEND_OUTCOME_UNKNOWN');
+    refuse(6, 'MQ_SEND_TIMEOUT');
+    story.stored.push({ key: 'k', seq: 5, eventId: 'e5', partition: 0, id: '5-0' });
+    story.handle(5, 5_000);
     expect(story.violations).toEqual([]);
   });
 
   describe('finds', () => {
+    it('a run in which nothing was accepted, or something refused that had no reason to be', () => {
+      const story = new Story(0);
+      const sent = { at: 1, key: 'k', seq: 1, eventId: 'e1', process: 'producer-1#1' };
+      story.records.push({ ...sent, type: 'sending' });
+      story.records.push({ ...sent, type: 'refused', code: 'MQ_SEND_REFUSED', why: 'no such function' });
+      expect(story.violations).toEqual([
+        'I0 of 1 messages 0 were accepted',
+        'I0 k#1 was refused (MQ_SEND_REFUSED): no such function',
+      ]);
+    });
+
     it('an accepted message that is not stored', () => {
       const story = new Story(3);
       story.stored.pop();
@@ -161,6 +174,7 @@ describe('the checker of the soak', () => {
         eventId,
         type: 'refused',
         code: 'MQ_SEND_TIMEOUT',
+        why: '',
         process: 'p#1',
       });
       expect(story.violations).toEqual([expect.stringContaining('I1 k#3 was refused (MQ_SEND_TIMEOUT) and is stored')]);

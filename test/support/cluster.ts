@@ -57,10 +57,12 @@ async function join(nodes: readonly ServerProcess[]): Promise<void> {
         const slots = Array.from({ length: end - first }, (_, offset) => first + offset);
         await admin.cluster('ADDSLOTS', ...slots);
         await admin.call('CLUSTER', 'SET-CONFIG-EPOCH', index + 1);
-        // Everyone meets everyone: they need not wait for gossip then.
-        for (const { port } of nodes.slice(index + 1)) await admin.cluster('MEET', '127.0.0.1', port);
       }),
     );
+    // Only now: a node that has met another may no longer set its epoch. Everyone meets everyone, and need not wait for gossip.
+    for (const [index, admin] of admins.entries()) {
+      for (const { port } of nodes.slice(index + 1)) await admin.cluster('MEET', '127.0.0.1', port);
+    }
     await waitFor(async () => (await Promise.all(admins.map((admin) => isWhole(admin, nodes.length)))).every(Boolean), {
       timeoutMs: 20_000,
       describe: 'all nodes to report cluster_state:ok',

@@ -22,7 +22,19 @@ type Rule = (evidence: Evidence, calls: readonly Call[], report: Report) => void
 /** Refusals that say for certain that the message was not stored. */
 const NOT_STORED = new Set(['MQ_SEND_TIMEOUT', 'MQ_SEND_REFUSED', 'MQ_CLOSED', 'MQ_SEND_BUFFER_FULL']);
 
+/** Refusals that a Redis which comes and goes can lead to. */
+const EXPECTED_REFUSALS = new Set(['MQ_SEND_TIMEOUT', 'MQ_SEND_OUTCOME_UNKNOWN']);
+
 const rules: Readonly<Record<string, Rule>> = {
+  'I0 most of what was sent was accepted, and nothing was refused but for want of time'({ records }, _, report) {
+    const sent = recordsOf(records, 'sending').length;
+    const accepted = recordsOf(records, 'accepted').length;
+    if (sent === 0 || accepted < sent / 2) report(0, `of ${sent} messages ${accepted} were accepted`);
+    for (const { at, code, why, ...message } of recordsOf(records, 'refused')) {
+      if (!EXPECTED_REFUSALS.has(code)) report(at, `${nameOf(message)} was refused (${code}): ${why}`);
+    }
+  },
+
   'I1 a message that was accepted is stored, once, and one that was refused is not'({ records, stored }, _, report) {
     const byEventId = grouped(stored, ({ eventId }) => eventId);
     for (const { at, id, partition, eventId, ...message } of recordsOf(records, 'accepted')) {

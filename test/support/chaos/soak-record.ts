@@ -20,7 +20,7 @@ export type SoakRecord = { readonly at: number } & (
       readonly partition: number;
       readonly id: string | null;
     } & MessageName)
-  | ({ readonly type: 'refused'; readonly eventId: string; readonly code: string } & MessageName)
+  | ({ readonly type: 'refused'; readonly eventId: string; readonly code: string; readonly why: string } & MessageName)
   | ({
       readonly type: 'started';
       /** Numbers the calls of one process. */

@@ -43,7 +43,8 @@ async function send(): Promise<void> {
     const { partition, id } = await producer.send(TOPIC, { ...message, padding }, { key, eventId });
     record.write({ type: 'accepted', ...message, eventId, partition, id });
   } catch (error) {
-    record.write({ type: 'refused', ...message, eventId, code: error instanceof MqError ? error.code : String(error) });
+    const code = error instanceof MqError ? error.code : 'no code';
+    record.write({ type: 'refused', ...message, eventId, code, why: String(error) });
   }
 }
 

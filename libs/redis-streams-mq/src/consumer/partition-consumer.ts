@@ -35,7 +35,12 @@ export class PartitionConsumer {
     const batch = deps.handler.options.batchCount;
     this.ledger = new Ledger(deps.inFlight);
     this.queue = new EntryQueue(batch, () => this.intake.roomCameFree());
-    this.settler = new Settler({ ...deps, ledger: this.ledger, onGroupLost: () => this.intake.groupLost() });
+    this.settler = new Settler({
+      ...deps,
+      ledger: this.ledger,
+      onGroupLost: () => this.intake.groupLost(),
+      onUnanswered: () => this.intake.requestCheck(),
+    });
     this.runner = new MessageRunner(deps);
     const { queue, ledger, settler, runner } = this;
     this.intake = new PartitionIntake({

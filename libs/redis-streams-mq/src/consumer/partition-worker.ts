@@ -1,4 +1,4 @@
-import type { Clock } from '../core/clock.js';
+import { pause, type Clock } from '../core/clock.js';
 import type { GroupPartitionRef, MqEvents } from '../core/events.js';
 import type { HandlerDefinition } from '../core/handler.js';
 import { Backoff, backoffMs } from '../core/retry-policy.js';
@@ -31,6 +31,8 @@ export interface PartitionWorkerDeps {
 
 /** A handler call longer than this is followed by its acknowledgement before the next one starts. */
 const FAST_HANDLER_MS = 1;
+/** How often a worker that starts nothing looks whether settles are answered again. */
+const STALL_LOOK_MS = 20;
 /** Deaths of owners after which an entry is taken for their cause. */
 const MAX_CRASHES = 3;
 
@@ -82,6 +84,10 @@ export class PartitionWorker {
       if (!queue.isReady) {
         settler.flush();
         await queue.changed();
+        continue;
+      }
+      if (settler.isStalled) {
+        await pause(clock, STALL_LOOK_MS, this.stopping.signal);
         continue;
       }
       if (!slots.tryTake()) {

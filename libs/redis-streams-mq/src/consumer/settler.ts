@@ -54,6 +54,8 @@ export interface SettlerDeps {
   readonly ackFlushMs: number;
   /** The group is not there any more. */
   readonly onGroupLost: () => void;
+  /** Answers were lost: the ledger may count what Redis no longer does. */
+  readonly onUnanswered: () => void;
   /** The group's bucket has an item due in that many milliseconds. */
   readonly onRetryDue: (inMs: number) => void;
 }
@@ -61,6 +63,7 @@ export interface SettlerDeps {
 const ERROR_TEXT_LENGTH = 500;
 /** After a lost connection: as soon as there is another. */
 const RESEND_MS = 100;
+const STALLED_MS = 1_000;
 
 /** What is said of an error in Redis: its message, cut. Never its payload. */
 function errorText(error: unknown): string {
@@ -84,6 +87,8 @@ export class Settler {
   private laterTimer: Timer | undefined;
   private readonly backoff = new Backoff({ minMs: 50, maxMs: 5_000 });
   private readonly outstanding = new Map<number, Promise<void>>();
+  /** When the last answer came, or when waiting for one began. */
+  private unansweredSince = 0;
   private sequence = 0;
   private held = false;
   private waitingForRedis = false;
@@ -131,7 +136,17 @@ export class Settler {
     const steps = this.takeSteps();
     const sequence = ++this.sequence;
     const answered = this.send(steps, sequence).finally(() => this.outstanding.delete(sequence));
+    if (this.outstanding.size === 0) this.unansweredSince = this.deps.clock.monotonic();
     this.outstanding.set(sequence, answered);
+  }
+
+  /**
+   * Settles have no answer: what is handled now would come again if the lease ended meanwhile. True at once when Redis
+   * is away, else after a while without an answer.
+   */
+  get isStalled(): boolean {
+    if (!this.deps.connection.isReady || this.unsure.size > 0) return true;
+    return this.outstanding.size > 0 && this.deps.clock.monotonic() - this.unansweredSince > STALLED_MS;
   }
 
   /**
@@ -310,6 +325,7 @@ export class Settler {
       outcomes = steps.map(() => ({ ok: false, error: error as Error }));
     }
     this.removing = sequence;
+    this.unansweredSince = this.deps.clock.monotonic();
     let failure: Error | undefined;
     for (const [i, step] of steps.entries()) {
       const outcome = outcomes[i]!;
@@ -317,7 +333,10 @@ export class Settler {
         failure = outcome.error;
         this.later.push(...step.items);
         // A refusal of this try says nothing about an earlier one without an answer.
-        if (isConnectionError(failure) && !wasNotSent(failure)) for (const item of step.items) this.unsure.add(item);
+        if (isConnectionError(failure) && !wasNotSent(failure)) {
+          for (const item of step.items) this.unsure.add(item);
+          this.deps.onUnanswered();
+        }
       } else if (outcome.value.status === 'fenced') {
         this.deps.lease.lose('taken');
       } else {
