@@ -12,7 +12,7 @@ describeWithServer('on Sentinel', () => {
   afterAll(() => sentinel.stop());
 
   it('CLU-03 CONN-03 goes on at the new master after a failover, without a restart', async () => {
-    const { addresses: sentinels, name, master, masterPort } = sentinel;
+    const { addresses: sentinels, name, master } = sentinel;
     const instance = await TestInstance.open({ redis: { sentinels, name }, failFast: true });
     const handled: number[] = [];
     try {
@@ -24,7 +24,7 @@ describeWithServer('on Sentinel', () => {
       for (let n = 0; n < 20; n++) await instance.producer.send('orders', { n }, { key: 'k' });
       await waitFor(() => handled.length === 20);
       await master.kill('SIGKILL');
-      await waitFor(async () => (await masterPort()) !== master.port, { timeoutMs: 20_000 });
+      await waitFor(async () => (await sentinel.masterPort()) !== master.port, { timeoutMs: 20_000 });
       for (let n = 20; n < 40; n++) await instance.producer.send('orders', { n }, { key: 'k', timeoutMs: 20_000 });
       await waitFor(() => handled.includes(39), { timeoutMs: 20_000 });
       const fresh = handled.filter((n) => n >= 20);

@@ -211,10 +211,10 @@ describe('take-over after the owner was killed', () => {
     const { members } = keys.members(group);
     await waitFor(async () => (await raw.zcard(members)) === 2);
 
-    const before = await pending(0);
     const restMs = await raw.pttl(keys.groupPartition(topic, 0, group).lease);
     const killedAt = nowMs();
     await owner.kill();
+    const left = await pending(0);
     for (let n = 30; n < 60; n++) await producer.send(topic, { n });
     await waitFor(() => record.handled === 60);
 
@@ -226,7 +226,7 @@ describe('take-over after the owner was killed', () => {
     expect(record.repeated).toEqual([record.by('owner').at(-1)!.n]);
     expect(record.by('heir').map((call) => call.n)).toEqual(record.order().slice(first!.n));
     expect(new Set(record.calls.map((call) => call.attempt))).toEqual(new Set([1]));
-    expect(log.all('takenOver')).toEqual([{ topic, partition: 0, group, count: before }]);
+    expect(log.all('takenOver')).toEqual([{ topic, partition: 0, group, count: left }]);
     await waitFor(async () => (await pending(0)) === 0);
   });
 

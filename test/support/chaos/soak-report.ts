@@ -56,7 +56,9 @@ export function describeRun(run: SoakRun, violations: readonly Violation[]): str
   row('dead letters', counted(buried.map(({ reason }) => reason)));
   const twice = repeats(run, calls);
   row('handled again', `${twice.length} calls, near ${counted(twice.flatMap(({ explained }) => explained))}`);
-  row('ran on beside a new owner', new Set(overlaps(calls).map(([before]) => before)).size);
+  const beside = [...new Set(overlaps(calls).map(([before]) => before))];
+  const why = beside.flatMap((call) => disturbancesNear(run, call.process, call.from, call.to));
+  row('ran on beside a new owner', `${beside.length} calls, near ${counted(why)}`);
   const wasFrozen = firstAfterFreeze(run);
   const acquired = recordsOf(records, 'lease').filter(({ change }) => change === 'acquired');
   const tooLate = (call: Call): boolean =>

@@ -55,7 +55,7 @@ export function soakOptions({ url, prefixes }: Pick<ChildSetup, 'url' | 'prefixe
     retryMaxBackoffMs: 200,
     retryMaxAttempts: MAX_ATTEMPTS,
     redisTimeoutMs: 1_000,
-    sendTimeoutMs: 5_000,
+    sendTimeoutMs: 2_500,
     drainTimeoutMs: DRAIN_TIMEOUT_MS,
     // The checker looks at what the streams hold at the end.
     retentionMaxLenPerPartition: 0,

@@ -7,6 +7,7 @@ import type { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import type { Announcements } from '../redis/announcements.js';
 import type { Connections } from '../redis/connections.js';
+import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
 import { dropConsumer } from '../redis/scripts/pending.script.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
@@ -251,8 +252,8 @@ export class GroupConsumer {
 
   /** 0 for a topic that is not there and is not ours to make. */
   private async partitionCount(topic: string): Promise<number> {
-    const { topics, handlers, options } = this.deps;
-    let meta = await topics.refresh(topic);
+    const { handlers, options } = this.deps;
+    let meta = await this.refreshed(topic);
     if (meta === null && handlers.has(topic)) {
       const known = this.knownCounts.get(topic);
       if (options.autoCreateTopics || known !== undefined) {
@@ -264,6 +265,17 @@ export class GroupConsumer {
     if (meta === null) return 0;
     this.knownCounts.set(topic, meta.partitionCount);
     return meta.partitionCount;
+  }
+
+  /** With the shard of its meta away, a topic is as it was when last seen; the other topics do not wait for it. */
+  private async refreshed(topic: string): ReturnType<TopicRegistry['find']> {
+    try {
+      return await this.deps.topics.refresh(topic);
+    } catch (error) {
+      const cached = this.deps.topics.cached(topic);
+      if (cached === undefined || classifyRedisError(error) !== 'transient') throw error;
+      return cached;
+    }
   }
 
   private async make(topic: string, partitionCount: number): ReturnType<TopicRegistry['find']> {

@@ -32,7 +32,6 @@ export interface PartitionHolder {
   readonly leftMs: number;
 }
 
-const FREE: PartitionHolder = { token: null, instance: null, leftMs: 0 };
 const HOLDERS_PER_CALL = 250;
 const RELEASE_TIMEOUT_MS = 1_000;
 
@@ -69,8 +68,16 @@ export class LeaseClient {
     return connection.withTimeout(released, RELEASE_TIMEOUT_MS);
   }
 
-  /** By partition id. */
-  async holders(refs: readonly PartitionRef[]): Promise<(ref: PartitionRef) => PartitionHolder> {
+  /** Whether an acquire of this partition went out and was not answered. */
+  isUnanswered(ref: PartitionRef): boolean {
+    return this.nonces.has(partitionId(ref.topic, ref.partition));
+  }
+
+  /**
+   * Who holds each of these; `undefined` where it cannot be learned now, as with one shard of a Cluster away.
+   * @throws the fault, when nothing could be learned
+   */
+  async holders(refs: readonly PartitionRef[]): Promise<(ref: PartitionRef) => PartitionHolder | undefined> {
     const { connection, isCluster } = this.deps;
     const size = isCluster ? 1 : HOLDERS_PER_CALL;
     const found = new Map<string, PartitionHolder>();
@@ -88,8 +95,9 @@ export class LeaseClient {
         }),
       );
     }
-    await Promise.all(pages);
-    return ({ topic, partition }) => found.get(partitionId(topic, partition)) ?? FREE;
+    const failed = (await Promise.allSettled(pages)).filter((page) => page.status === 'rejected');
+    if (failed.length > 0 && failed.length === pages.length) throw failed[0]!.reason;
+    return ({ topic, partition }) => found.get(partitionId(topic, partition));
   }
 
   private keysOf({ topic, partition }: PartitionRef): GroupPartitionKeys {

@@ -19,6 +19,8 @@ export interface LedgerCheckDeps {
   readonly events: MqEvents;
   /** Entries claimed by one script. */
   readonly pageSize: number;
+  /** The ownership ends, or this partition of it: nothing more may enter the ledger. */
+  readonly isOver: () => boolean;
 }
 
 /**
@@ -72,23 +74,22 @@ export class LedgerCheck {
     return false;
   }
 
-  /** `leftOver`: what the totals still count although it has left the ledger since they were asked for. */
+  /** Lets what was staged into the queue. `leftOver`: what the totals still count although it has left the ledger since they were asked for. */
   async compare(totals: readonly Outcome<Reply>[], leftOver: Readonly<Record<Source, number>>): Promise<void> {
-    const { ledger, queue, lease } = this.deps;
+    const { ledger, queue, isOver } = this.deps;
     const [stream, retry] = totals.map((total) => {
       if (!total.ok) throw total.error;
       return asNumber(asArray(total.value)[0]);
     });
-    if (lease.isEnded) return;
+    if (isOver()) return;
     const matches =
       stream === ledger.count('stream') + leftOver.stream && retry === ledger.count('retry') + leftOver.retry;
     if (!matches || this.mustRepair) await this.repair();
     // Whether the lease is still trusted is looked at before each handler starts.
-    if (lease.isEnded) return;
+    if (isOver()) return;
     const { staged } = this;
     this.staged = [];
     queue.push(staged);
-    queue.unhold();
   }
 
   /**
@@ -97,7 +98,7 @@ export class LedgerCheck {
    * so it is fetched whatever `maxInFlight` says.
    */
   private async repair(): Promise<void> {
-    const { queue, settler, ledger, events, lease } = this.deps;
+    const { queue, settler, ledger, events, isOver } = this.deps;
     // Until a comparison succeeds: a repair that fails half way must not let later entries pass.
     queue.hold();
     this.mustRepair = true;
@@ -105,7 +106,7 @@ export class LedgerCheck {
       await settler.settled();
       settler.hold();
       const { pending, brought } = await this.readPending();
-      if (lease.isEnded) return;
+      if (isOver()) return;
       this.mustRepair = false;
       settler.learned((entry) => pending.has(nameOf(entry)));
       let dropped = 0;
@@ -123,11 +124,12 @@ export class LedgerCheck {
   }
 
   private async readPending(): Promise<{ readonly pending: ReadonlySet<string>; readonly brought: number }> {
-    const { pages, ledger, pageSize } = this.deps;
+    const { pages, ledger, pageSize, isOver } = this.deps;
     const pending = new Set<string>();
     let brought = 0;
     for (const source of SOURCES) {
-      for await (const page of pages.of(source, () => pageSize)) {
+      for await (const page of pages.of(source, () => (isOver() ? 0 : pageSize))) {
+        if (isOver()) break;
         for (const raw of page) {
           const entry = toEntry(source, raw, false);
           pending.add(nameOf(entry));

@@ -148,8 +148,11 @@ export class Ownership {
     const holderOf = await this.deps.leases.holders(this.partitions);
     const owners = new Map<string, string>();
     for (const ref of this.partitions) {
-      const { instance } = holderOf(ref);
-      if (instance !== null) owners.set(partitionId(ref.topic, ref.partition), instance);
+      const id = partitionId(ref.topic, ref.partition);
+      const holder = holderOf(ref);
+      // Unknown: as at the last look, so that nothing else is moved because of it.
+      const instance = holder === undefined ? this.owners.get(id) : holder.instance;
+      if (instance !== undefined && instance !== null) owners.set(id, instance);
     }
     this.owners = owners;
     const assignment = assign(this.members, this.partitions, owners);
@@ -161,7 +164,7 @@ export class Ownership {
 
   private async follow(
     { owners: target }: Assignment,
-    holderOf: (ref: PartitionRef) => PartitionHolder,
+    holderOf: (ref: PartitionRef) => PartitionHolder | undefined,
   ): Promise<number> {
     const { instance, events, group, leases } = this.deps;
     const alive = new Set(this.members.map((member) => member.id));
@@ -181,13 +184,16 @@ export class Ownership {
         continue;
       }
       const holder = holderOf(ref);
-      if (holder.token === null || holder.instance === null) {
+      if (holder === undefined) {
+        nextMs = Math.min(nextMs, RECHECK_MS);
+      } else if (holder.token === null || holder.instance === null) {
         unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
         if (owner === instance) wanted.push(ref);
         else if (owner !== null) nextMs = Math.min(nextMs, RECHECK_MS);
       } else if (holder.instance === instance && !this.closing.has(id) && !this.acquiring.has(id)) {
-        // Left over from an ownership whose release did not arrive.
-        await leases.release(ref, holder.token, { keepLease: false });
+        // Ours without our knowing: an acquire whose answer was lost is repeated; else a release did not arrive.
+        if (leases.isUnanswered(ref)) wanted.push(ref);
+        else await leases.release(ref, holder.token, { keepLease: false });
         nextMs = 0;
       } else if (!alive.has(holder.instance)) {
         nextMs = Math.min(nextMs, holder.leftMs + 5);
@@ -197,11 +203,13 @@ export class Ownership {
     // A topic that was deleted, or a subscription's share that no longer covers it.
     for (const [id, owned] of this.owned) if (!target.has(id)) this.handOver(id, owned, null);
     const before = this.owned.size;
-    await Promise.all(wanted.map((ref) => this.acquirePartition(ref)));
+    const attempts = await Promise.allSettled(wanted.map((ref) => this.acquirePartition(ref)));
+    const refused = attempts.find((attempt) => attempt.status === 'rejected');
     const acquired = this.owned.size - before;
     if (acquired > 0 || givenUp > 0) {
       events.emit('rebalanced', { group, members: this.members.length, owned: this.owned.size, acquired, givenUp });
     }
+    if (refused !== undefined && acquired === 0) throw refused.reason;
     if (acquired < wanted.length) nextMs = Math.min(nextMs, RECHECK_MS);
     return nextMs;
   }
@@ -256,7 +264,13 @@ export class Ownership {
       owned.leaving = this.release(...args);
       return owned.leaving;
     }
-    if (await owned.consumption.drain(timeoutMs, graceMs)) await within(this.deps.clock, owned.leaving, GRACE_MS);
+    const { clock, leases, keeper } = this.deps;
+    if (await owned.consumption.drain(timeoutMs, graceMs)) {
+      await within(clock, owned.leaving, GRACE_MS);
+    } else if (!owned.lease.isEnded) {
+      keeper.remove(owned.watcher);
+      await within(clock, leases.release(owned.lease.terms, owned.lease.terms.token, { keepLease: true }), GRACE_MS);
+    }
   }
 
   /** In order: no new reads, the running handler may finish, settled, released, announced with its heir. */

@@ -108,7 +108,6 @@ export class PartitionConsumer {
     const finished = (async (): Promise<void> => {
       await outsideRead();
       await this.finished();
-      await this.settler.settled();
     })();
     let inOrder = await within(clock, finished, timeoutMs);
     if (!inOrder) {
@@ -116,14 +115,20 @@ export class PartitionConsumer {
       inOrder = await within(clock, finished, graceMs);
     }
     // A handler that did not end may still settle; everything else is left to the next owner.
-    if (inOrder) this.end();
-    else this.ledger.clear();
+    const forget = (): void => this.ledger.clear();
+    if (inOrder) {
+      this.end();
+    } else {
+      forget();
+      finished.then(forget, forget);
+    }
     return inOrder && !lease.isEnded;
   }
 
-  /** Resolves when no code of the user runs for this ownership any more. */
+  /** Resolves when no code of the user runs for this ownership any more, and its outcomes were sent. */
   async finished(): Promise<void> {
     await Promise.all([this.intake.finished(), this.worker.finished()]);
+    if (!this.deps.lease.isEnded) await this.settler.settled();
   }
 
   private end(): void {

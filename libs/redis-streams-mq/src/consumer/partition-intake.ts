@@ -53,6 +53,8 @@ export class PartitionIntake {
   private state: State = 'recovering';
   /** Where a check leads: the last read was full, or it was not. */
   private afterCheck: 'reading' | 'hot' = 'reading';
+  /** A check was asked for while one was under way. */
+  private checkAgain = false;
   private wake: (() => void) | undefined;
   private onChecked: (() => void)[] = [];
   private loop: Promise<void> | undefined;
@@ -63,7 +65,7 @@ export class PartitionIntake {
     this.ref = { topic, partition, group };
     this.component = `partition:${topic}:${partition}:${group}`;
     this.pages = new PendingPages(deps);
-    this.ledgerCheck = new LedgerCheck({ ...deps, pages: this.pages });
+    this.ledgerCheck = new LedgerCheck({ ...deps, pages: this.pages, isOver: () => this.isOver });
   }
 
   /** Why this partition cannot be read at present, or `undefined`. */
@@ -114,9 +116,13 @@ export class PartitionIntake {
 
   /** Compares the ledger with the server soon, outside any read. */
   requestCheck(): void {
-    if ((this.state !== 'reading' && this.state !== 'hot') || this.isOver) return;
-    this.afterCheck = 'reading';
-    this.become('checking');
+    if (this.isOver) return;
+    if (this.state === 'reading' || this.state === 'hot') {
+      this.afterCheck = 'reading';
+      this.become('checking');
+    } else {
+      this.checkAgain = true;
+    }
   }
 
   /** Totals seen beside other traffic: a hint alone, since a read may have taken entries that are on their way. */
@@ -293,7 +299,7 @@ export class PartitionIntake {
   /** A full batch came: the next is fetched while this one is handled, until a read is not full. */
   private async readHot(): Promise<void> {
     const { connection, lease, consumer, inFlight, settler, batch } = this.deps;
-    if (!(await this.ledgerCheck.prepare())) this.state = 'checking';
+    if (!(await this.ledgerCheck.prepare()) && this.state === 'hot') this.state = 'checking';
     if (this.isOver || this.state !== 'hot') return;
     const reserved = inFlight.reserve(batch * 2);
     const asked = Math.floor(reserved / 2);
@@ -318,7 +324,7 @@ export class PartitionIntake {
       const retry = replies.get(keys.retryStream) ?? [];
       this.ledgerCheck.stage({ stream, retry });
       await this.ledgerCheck.compare(totals, await leftOver());
-      if (this.state === 'checking') this.become(Math.max(stream.length, retry.length) >= asked ? 'hot' : 'reading');
+      this.goOn(Math.max(stream.length, retry.length) >= asked ? 'hot' : 'reading');
     } finally {
       inFlight.unreserve(reserved);
     }
@@ -326,13 +332,24 @@ export class PartitionIntake {
 
   private async check(): Promise<void> {
     const { connection, settler, outsideRead } = this.deps;
-    await outsideRead();
-    await this.ledgerCheck.prepare();
-    if (this.isOver || this.state !== 'checking') return;
-    const leftOver = settler.beginCheck();
-    const totals = await connection.pipeline(this.ledgerCheck.commands);
-    await this.ledgerCheck.compare(totals, await leftOver());
-    if (this.state === 'checking') this.become(this.afterCheck);
-    this.checked();
+    try {
+      await outsideRead();
+      this.checkAgain = false;
+      await this.ledgerCheck.prepare();
+      if (this.isOver || this.state !== 'checking') return;
+      const leftOver = settler.beginCheck();
+      const totals = await connection.pipeline(this.ledgerCheck.commands);
+      await this.ledgerCheck.compare(totals, await leftOver());
+      this.goOn(this.afterCheck);
+    } finally {
+      this.checked();
+    }
+  }
+
+  /** After a comparison: what was held up may be handled, unless the group was lost or another check was asked for. */
+  private goOn(next: 'reading' | 'hot'): void {
+    if (this.state !== 'checking') return;
+    this.deps.queue.unhold();
+    if (!this.checkAgain) this.become(next);
   }
 }

@@ -92,7 +92,7 @@ export class PartitionWorker {
       }
       if (!slots.tryTake()) {
         settler.flush();
-        await slots.take();
+        if (!(await slots.take(this.stopping.signal))) break;
       }
       try {
         // Everything may have changed while this waited for its turn, and the process may have been frozen.
@@ -113,6 +113,7 @@ export class PartitionWorker {
       // Never two handlers at once: after a timeout the partition waits until the user's code has really ended.
       if (this.zombie !== null) await Promise.race([this.zombie, aborted(this.stopping.signal)]);
     }
+    settler.flush();
   }
 
   /** Whatever goes wrong here, the loop goes on; the entry stays pending and the next owner, or a restart, meets it. */
@@ -137,8 +138,10 @@ export class PartitionWorker {
 
   /** False when the entry is not to be handled: owners have died on it too often, or the lease is gone. */
   private async markSuspect(entry: Entry): Promise<boolean> {
-    const { lease, connection, events } = this.deps;
+    const { lease, connection, events, settler } = this.deps;
     const { keys, token, epoch } = lease.terms;
+    // Sent before the mark, on the same connection: if this entry kills the process, the ones before it are settled.
+    settler.flush();
     const backoff = new Backoff({ minMs: 50, maxMs: 2_000 });
     while (!this.isOver) {
       try {
@@ -147,7 +150,10 @@ export class PartitionWorker {
           lease.lose('taken');
           return false;
         }
-        if (mark.deaths < MAX_CRASHES) return lease.isTrusted;
+        if (mark.deaths < MAX_CRASHES) {
+          if (!lease.isTrusted) lease.lose('expired');
+          return lease.isTrusted;
+        }
         const error = new Error(`${mark.deaths} owners ended while they handled this message`);
         this.bury(entry, null, entry.attemptsMade, 'crash-loop', error);
         return false;

@@ -87,6 +87,8 @@ export class Settler {
   private laterTimer: Timer | undefined;
   private readonly backoff = new Backoff({ minMs: 50, maxMs: 5_000 });
   private readonly outstanding = new Map<number, Promise<void>>();
+  /** The last that was sent broke off, and nothing has been answered since. */
+  private answersLost = false;
   /** When the last answer came, or when waiting for one began. */
   private unansweredSince = 0;
   private sequence = 0;
@@ -145,7 +147,7 @@ export class Settler {
    * is away, else after a while without an answer.
    */
   get isStalled(): boolean {
-    if (!this.deps.connection.isReady || this.unsure.size > 0) return true;
+    if (!this.deps.connection.isReady || this.answersLost) return true;
     return this.outstanding.size > 0 && this.deps.clock.monotonic() - this.unansweredSince > STALLED_MS;
   }
 
@@ -178,6 +180,7 @@ export class Settler {
   learned(isPending: (entry: Entry) => boolean): void {
     this.later = this.later.filter((item) => isPending('kind' in item ? item.entry : item));
     this.unsure.clear();
+    this.answersLost = false;
   }
 
   /** From now on nothing is sent until `unhold`: the pending entries are being read. */
@@ -214,6 +217,7 @@ export class Settler {
     this.moves = [];
     this.later = [];
     this.unsure.clear();
+    this.answersLost = false;
     this.oldestAckAt = Infinity;
   }
 
@@ -334,6 +338,7 @@ export class Settler {
         this.later.push(...step.items);
         // A refusal of this try says nothing about an earlier one without an answer.
         if (isConnectionError(failure) && !wasNotSent(failure)) {
+          this.answersLost = true;
           for (const item of step.items) this.unsure.add(item);
           this.deps.onUnanswered();
         }
@@ -344,8 +349,12 @@ export class Settler {
         step.done(outcome.value);
       }
     }
-    if (failure === undefined) this.backoff.reset();
-    else this.failed(failure);
+    if (outcomes.some((outcome) => outcome.ok || replyCode(outcome.error) !== '')) this.answersLost = false;
+    if (failure === undefined) {
+      if (this.later.length === 0) this.backoff.reset();
+    } else {
+      this.failed(failure);
+    }
   }
 
   /** One round of waiting for all that failed meanwhile, so that an outage is one step of the back-off. */

@@ -13,10 +13,22 @@ export class Slots {
     return true;
   }
 
-  /** Resolves with a slot taken. */
-  take(): Promise<void> {
-    if (this.tryTake()) return Promise.resolve();
-    return new Promise((resolve) => this.queue.push(resolve));
+  /** Resolves true with a slot taken, or false when `signal` aborted first. */
+  take(signal: AbortSignal): Promise<boolean> {
+    if (signal.aborted) return Promise.resolve(false);
+    if (this.tryTake()) return Promise.resolve(true);
+    return new Promise((resolve) => {
+      const leave = (): void => {
+        this.queue.splice(this.queue.indexOf(taken), 1);
+        resolve(false);
+      };
+      const taken = (): void => {
+        signal.removeEventListener('abort', leave);
+        resolve(true);
+      };
+      signal.addEventListener('abort', leave, { once: true });
+      this.queue.push(taken);
+    });
   }
 
   give(): void {

@@ -50,6 +50,10 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     clock,
     events,
     redisTimeoutMs: options.redisTimeoutMs,
+    controlTimeoutMs: Math.min(
+      options.redisTimeoutMs,
+      Math.max(500, (options.leaseTtlMs - options.renewIntervalMs) / 2),
+    ),
     clientName: `redis-streams-mq:${name}`,
     ownProducerConnection: options.waitReplicas > 0,
   });

@@ -91,7 +91,8 @@ export class LaneWire {
     return ['WAIT', this.deps.waitReplicas, this.deps.waitReplicasTimeoutMs];
   }
 
-  private async askForReplicas(): Promise<number> {
+  /** How many replicas have what this connection has seen stored; 0 when that cannot be learned. */
+  async askForReplicas(): Promise<number> {
     try {
       // EXISTS only names a key, by which the pipeline finds its node in Cluster.
       return replicaCount((await this.deps.connection.pipeline([['EXISTS', this.stream], this.wait]))[1]);

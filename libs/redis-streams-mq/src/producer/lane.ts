@@ -17,6 +17,8 @@ export interface LaneItem {
   readonly reject: (error: MqSendError) => void;
   /** It may be stored: it was sent, and nothing said since that it was not stored. */
   sent: boolean;
+  /** An earlier try had no answer, and only a later try of its script can tell what became of it. */
+  doubtful: boolean;
   settled: boolean;
 }
 
@@ -29,10 +31,11 @@ export interface LaneDeps extends LaneWireDeps {
 
 const MAX_BATCH = 500;
 const MAX_BATCH_BYTES = 1_048_576;
-const VERIFY_PAGE = 1_000;
+/** Entries may be as large as `maxPayloadBytes`. */
+const VERIFY_PAGE = 200;
 /** How far the server's clock may jump ahead between a send and the look for it. */
 const CLOCK_SLACK_MS = 60_000;
-const MAX_VERIFY_PAGES = 100;
+const MAX_VERIFY_PAGES = 500;
 
 /**
  * Sends to one partition, in call order. One batch is in flight; the next collects meanwhile.
@@ -142,6 +145,7 @@ export class Lane {
         item.sent = false;
         again.add(item);
       } else if (isConnectionError(outcome.error)) {
+        item.doubtful = item.message.delivery.kind !== 'now';
         unknown.push(item);
       } else if (classifyRedisError(outcome.error) === 'transient' && replyCode(outcome.error) !== 'OOM') {
         item.sent = false;
@@ -190,14 +194,19 @@ export class Lane {
       try {
         after ??= await this.scanFrom();
         const entries = asEntries(await connection.send('XRANGE', this.stream, `(${after}`, '+', 'COUNT', VERIFY_PAGE));
+        const found: [LaneItem, string][] = [];
         for (const { id, fields } of entries) {
           after = id;
           const at = fields?.findIndex((field, i) => i % 2 === 0 && field.toString('latin1') === 'eventId') ?? -1;
           const eventId = at < 0 ? '' : fields![at + 1]!.toString('latin1');
           const item = byEventId.get(eventId)?.shift();
           if (item === undefined) continue;
+          found.push([item, id]);
+        }
+        const replicas = found.length > 0 && this.deps.waitReplicas > 0 ? await this.wire.askForReplicas() : null;
+        for (const [item, id] of found) {
           missing.delete(item);
-          this.resolve(item, { id: kind === 'now' ? id : null, duplicate: false });
+          this.stored(item, { id: kind === 'now' ? id : null, duplicate: false, replicas });
         }
         if (entries.length < VERIFY_PAGE) {
           if (kind === 'now') for (const item of missing) item.sent = false;
@@ -307,13 +316,13 @@ export class Lane {
 
   /** The producer is closed: nobody tries it again. */
   private abandon(item: LaneItem): void {
-    if (item.sent) this.expire(item);
+    if (item.sent || item.doubtful) this.expire(item);
     else this.reject(item, 'MQ_CLOSED', 'the producer was closed before the message was sent');
   }
 
   private expire(item: LaneItem): void {
     const { topic } = this.deps;
-    if (item.sent) {
+    if (item.sent || item.doubtful) {
       this.reject(
         item,
         'MQ_SEND_OUTCOME_UNKNOWN',

@@ -149,6 +149,7 @@ export class MqProducer {
         message,
         deadline: clock.monotonic() + message.timeoutMs,
         sent: false,
+        doubtful: false,
         settled: false,
         resolve: ({ id, duplicate }: StoredResult) => {
           this.pending--;

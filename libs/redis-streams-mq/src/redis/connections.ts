@@ -10,6 +10,8 @@ export interface ConnectionsDeps {
   readonly events: MqEvents;
   /** An answer later than this means that the socket is dead, in milliseconds. */
   readonly redisTimeoutMs: number;
+  /** The same for the connection of leases: a dead one has to be replaced while their trust lasts. */
+  readonly controlTimeoutMs: number;
   /** Shows in CLIENT LIST. */
   readonly clientName: string;
   /** Sends get a connection of their own: those that wait for replicas would hold up everything behind them. */
@@ -35,7 +37,7 @@ export class Connections {
 
   constructor(private readonly deps: ConnectionsDeps) {
     this.command = this.make('command', deps.redisTimeoutMs);
-    this.control = this.make('control', deps.redisTimeoutMs);
+    this.control = this.make('control', deps.controlTimeoutMs);
     this.subscriber = this.make('announcements', null);
     // WAIT answers within its own time limit, which is below `redisTimeoutMs`.
     this.producer = deps.ownProducerConnection ? this.make('producer', deps.redisTimeoutMs) : this.command;

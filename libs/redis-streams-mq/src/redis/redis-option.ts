@@ -104,6 +104,8 @@ function pinned(redisTimeoutMs: number | null, connectionName: string): RedisOpt
     // Nothing waits inside ioredis and nothing is sent twice by it: a read that is executed twice strands a batch.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
+    // We subscribe at each `ready`; ioredis would too, and leave a rejection unhandled when the connection breaks again.
+    autoResubscribe: false,
     maxRetriesPerRequest: 0,
     enableAutoPipelining: false,
     // A deadline of ours is around each blocking read; ioredis' own would fire on it and throw the reply away.

@@ -94,21 +94,29 @@ export class RetryMover {
     const buckets = this.buckets();
     const size = this.deps.isCluster ? 2 : BUCKETS_PER_CALL;
     let next: number | null = null;
+    let failure: unknown;
     for (let i = 0; i < buckets.length; i += size) {
-      const page = buckets.slice(i, i + size);
-      const { now, due } = await this.deps.connection.run(
-        callMulti(
-          dueTimes,
-          page.map((bucket) => bucket.zset),
-          [],
-        ),
-      );
-      this.serverOffsetMs = now - this.deps.clock.now();
-      for (const [at, bucket] of page.entries()) {
-        let dueAt = due[at] ?? null;
-        if (dueAt !== null && dueAt <= now) dueAt = await this.empty(bucket);
-        if (dueAt !== null) next = Math.min(next ?? Infinity, Math.max(0, dueAt - now));
+      try {
+        next = earlier(next, await this.movePage(buckets.slice(i, i + size)));
+      } catch (error) {
+        // In Cluster one shard may be away; the others' items do not wait for it.
+        failure = error;
       }
+    }
+    if (failure !== undefined) throw failure;
+    return next;
+  }
+
+  /** Returns in how many milliseconds the next item of these buckets is due. */
+  private async movePage(page: readonly Bucket[]): Promise<number | null> {
+    const zsets = page.map((bucket) => bucket.zset);
+    const { now, due } = await this.deps.connection.run(callMulti(dueTimes, zsets, []));
+    this.serverOffsetMs = now - this.deps.clock.now();
+    let next: number | null = null;
+    for (const [at, bucket] of page.entries()) {
+      let dueAt = due[at] ?? null;
+      if (dueAt !== null && dueAt <= now) dueAt = await this.empty(bucket);
+      if (dueAt !== null) next = earlier(next, Math.max(0, dueAt - now));
     }
     return next;
   }
@@ -199,6 +207,10 @@ export class RetryMover {
       left = Math.min(until, this.nextAt) - clock.monotonic();
     }
   }
+}
+
+function earlier(a: number | null, b: number | null): number | null {
+  return a === null || b === null ? (a ?? b) : Math.min(a, b);
 }
 
 /** Buckets of one partition side by side; a lone one keeps the place beside it for its own partition. */

@@ -72,7 +72,8 @@ export const heal: Script<'stream' | 'retryStream' | 'lease' | 'commit', 'token'
     keys: ['stream', 'retryStream', 'lease', 'commit'],
     args: ['token', 'group', 'start'],
     lua: `
--- Makes the group where it is missing: at its commit position, else at start. A position behind the stream's end counts as 0.
+-- Makes the group where it is missing: at its commit position, else at start. A commit position behind the stream's end
+-- counts as 0; a start behind it counts as the end, so that clocks that disagree hide nothing.
 -- Returns { 'ok', created, position, reason, retryCreated }; 'missing' when the partition's stream is not there.
 -- Twice: BUSYGROUP is success. Begins with a write that a full Redis allows. XLEN fails on a key of a wrong type before
 -- a group is made.
@@ -85,16 +86,20 @@ local function parts(id)
   local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
   return tonumber(ms or id), tonumber(seq or '0')
 end
-local position, reason = redis.call('HGET', commit, group), 'commit'
-if position then
-  local info = redis.call('XINFO', 'STREAM', stream)
-  local last = '0-0'
-  for i = 1, #info, 2 do if info[i] == 'last-generated-id' then last = info[i + 1] end end
-  local ms, seq = parts(position)
+local info, last = redis.call('XINFO', 'STREAM', stream), '0-0'
+for i = 1, #info, 2 do if info[i] == 'last-generated-id' then last = info[i + 1] end end
+local function isBehindEnd(id)
+  local ms, seq = parts(id)
   local lastMs, lastSeq = parts(last)
-  if ms > lastMs or (ms == lastMs and seq > lastSeq) then position, reason = '0', 'rewound' end
-else
+  if not ms then return false end
+  return ms > lastMs or (ms == lastMs and seq > lastSeq)
+end
+local position, reason = redis.call('HGET', commit, group), 'commit'
+if not position then
   position, reason = start, 'new'
+  if isBehindEnd(start) then position = last end
+elseif isBehindEnd(position) then
+  position, reason = '0', 'rewound'
 end
 local made = redis.pcall('XGROUP', 'CREATE', stream, group, position)
 if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
