@@ -114,7 +114,7 @@ export class SoakProcess {
   }
 
   tell(message: ToSoakChild): void {
-    this.child?.send(message);
+    if (this.child?.connected) this.child.send(message);
   }
 
   /** Resolves when the program says that it has done what it was told. */

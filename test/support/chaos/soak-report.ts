@@ -9,6 +9,7 @@ import {
 } from './soak-evidence.js';
 import { overlaps, repeats, type Violation } from './soak-checker.js';
 import type { SoakRun } from './soak-run.js';
+import { CONSUMERS } from './soak-setup.js';
 
 /** The longest time without a handler's start on one partition of one group. */
 export interface Pause {
@@ -87,6 +88,7 @@ export function describeRun(run: SoakRun, violations: readonly Violation[]): str
     );
   }
   row('drained after', `${(run.drainedInMs / 1_000).toFixed(1)} s`);
+  row('consumers known to a group', `${run.consumersKnown}, of which ${CONSUMERS} live`);
   row('violations', counted(violations.map(({ rule }) => rule)));
   for (const { rule, at, what } of violations.slice(0, 20))
     lines.push(`    ${rule.slice(0, 2)} ${at > 0 ? since(at) : ''} ${what}`);

@@ -14,7 +14,7 @@ import type { Evidence } from './soak-evidence.js';
 import { SoakProcess } from './soak-process.js';
 import { monotonicMs, watchClock, watchStalls } from './soak-record.js';
 import { CONSUMERS, GROUPS, LEASE_MS, MAX_ATTEMPTS, PRODUCERS } from './soak-setup.js';
-import { buriedIn, storedIn, undrained } from './soak-streams.js';
+import { buriedIn, mostConsumers, stillHeld, storedIn, undrained } from './soak-streams.js';
 
 export interface SoakRun extends Evidence {
   readonly seed: string;
@@ -24,6 +24,8 @@ export interface SoakRun extends Evidence {
   readonly from: number;
   readonly to: number;
   readonly drainedInMs: number;
+  /** By one group on one partition, at the end; three are alive. */
+  readonly consumersKnown: number;
   /** Where the records are. */
   readonly folder: string;
   /** Removes the records. */
@@ -82,7 +84,9 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
       await sleep(1_000);
     }
     const drainedInMs = monotonicMs() - to;
+    const consumersKnown = await mostConsumers(client, keys);
     await attempt(Promise.all(children.map((one) => one.terminate(END_MS))));
+    mishaps.push(...(await stillHeld(client, keys)));
     const records = children.flatMap((one) => one.records());
     const reader = await TestInstance.open({ redis: redis.url, failFast: true, ...prefixes });
     const buried = await buriedIn(reader.runtime.deadLetters);
@@ -94,6 +98,7 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
       from,
       to,
       drainedInMs,
+      consumersKnown,
       folder,
       groups: GROUPS,
       maxAttempts: MAX_ATTEMPTS,

@@ -48,7 +48,7 @@ export async function undrained(client: Redis, keys: Keys): Promise<string[]> {
     const last = fieldOf(await client.xinfo('STREAM', stream), 'last-generated-id');
     const states = (await client.xinfo('GROUPS', stream)) as unknown[];
     for (const group of GROUPS) {
-      const { retryStream, retry, retryItems } = keys.groupPartition(TOPIC, partition, group);
+      const { retryStream, retry, retryItems, crash } = keys.groupPartition(TOPIC, partition, group);
       const state = states.find((one) => fieldOf(one, 'name') === group);
       const read = fieldOf(state, 'last-delivered-id');
       const parts = {
@@ -57,6 +57,7 @@ export async function undrained(client: Redis, keys: Keys): Promise<string[]> {
         'put back': await client.xlen(retryStream),
         'to be put back': await client.zcard(retry),
         'items to be put back': await client.hlen(retryItems),
+        'crash marks': await client.hlen(crash),
       };
       for (const [part, count] of Object.entries(parts)) {
         if (count !== 0) left.push(`partition ${partition} of ${group} is not drained: ${part} ${String(count)}`);
@@ -64,6 +65,30 @@ export async function undrained(client: Redis, keys: Keys): Promise<string[]> {
     }
   }
   return left;
+}
+
+/** Partitions that are still held, in words: none after everybody has left in order. */
+export async function stillHeld(client: Redis, keys: Keys): Promise<string[]> {
+  const held: string[] = [];
+  for (const partition of partitions) {
+    for (const group of GROUPS) {
+      const holder = await client.get(keys.groupPartition(TOPIC, partition, group).lease);
+      if (holder !== null) held.push(`partition ${partition} of ${group} is still held by ${holder}`);
+    }
+  }
+  return held;
+}
+
+/** The most consumers that a group knows on one partition, with those that are long gone. */
+export async function mostConsumers(client: Redis, keys: Keys): Promise<number> {
+  let most = 0;
+  for (const partition of partitions) {
+    for (const group of GROUPS) {
+      const known = (await client.xinfo('CONSUMERS', keys.stream(TOPIC, partition), group)) as unknown[];
+      most = Math.max(most, known.length);
+    }
+  }
+  return most;
 }
 
 function nameIn(payload: Buffer): MessageName {

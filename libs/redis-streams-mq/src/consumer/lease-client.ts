@@ -32,6 +32,13 @@ export interface PartitionHolder {
   readonly leftMs: number;
 }
 
+export interface Holders {
+  /** `undefined` where it cannot be learned, as with one shard of a Cluster away. */
+  readonly of: (ref: PartitionRef) => PartitionHolder | undefined;
+  /** Why it could not be learned for some. */
+  readonly fault: unknown;
+}
+
 const HOLDERS_PER_CALL = 250;
 const RELEASE_TIMEOUT_MS = 1_000;
 
@@ -74,10 +81,10 @@ export class LeaseClient {
   }
 
   /**
-   * Who holds each of these; `undefined` where it cannot be learned now, as with one shard of a Cluster away.
+   * Who holds each of these, as far as it can be learned now.
    * @throws the fault, when nothing could be learned
    */
-  async holders(refs: readonly PartitionRef[]): Promise<(ref: PartitionRef) => PartitionHolder | undefined> {
+  async holders(refs: readonly PartitionRef[]): Promise<Holders> {
     const { connection, isCluster } = this.deps;
     const size = isCluster ? 1 : HOLDERS_PER_CALL;
     const found = new Map<string, PartitionHolder>();
@@ -97,7 +104,8 @@ export class LeaseClient {
     }
     const failed = (await Promise.allSettled(pages)).filter((page) => page.status === 'rejected');
     if (failed.length > 0 && failed.length === pages.length) throw failed[0]!.reason;
-    return ({ topic, partition }) => found.get(partitionId(topic, partition));
+    const fault: unknown = failed[0]?.reason;
+    return { of: ({ topic, partition }) => found.get(partitionId(topic, partition)), fault };
   }
 
   private keysOf({ topic, partition }: PartitionRef): GroupPartitionKeys {

@@ -5,10 +5,11 @@ import { Backoff } from '../core/retry-policy.js';
 import type { Announcement, Announcements } from '../redis/announcements.js';
 import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
-import type { LeaseClient, PartitionHolder } from './lease-client.js';
+import type { Holders, LeaseClient } from './lease-client.js';
 import { Lease, type LeaseLoss } from './lease.js';
 import type { LeaseKeeper, LeaseWatcher } from './lease-keeper.js';
 import type { Membership } from './membership.js';
+import { OverCapWarning } from './over-cap-warning.js';
 
 /** What is consumed under a lease; made when it is acquired. */
 export interface Consumption {
@@ -65,6 +66,7 @@ export class Ownership {
   private readonly endings = new Set<Promise<void>>();
   private readonly stopping = new AbortController();
   private readonly backoff: Backoff;
+  private readonly overCap: OverCapWarning;
   private readonly detach: (() => void)[] = [];
   private loop: Promise<void> | undefined;
   private wake: (() => void) | undefined;
@@ -74,13 +76,13 @@ export class Ownership {
   private partitions: readonly PartitionRef[] = [];
   /** Who held what at the last look. */
   private owners: ReadonlyMap<string, string> = new Map();
-  private warnedOverCap = '';
   private tickedAt: number;
   private hasReconciled = false;
   private unownedSince: ReadonlyMap<string, number> = new Map();
 
   constructor(private readonly deps: OwnershipDeps) {
     this.backoff = new Backoff({ minMs: 50, maxMs: Math.max(50, Math.min(2_000, deps.rebalanceIntervalMs)) });
+    this.overCap = new OverCapWarning(deps);
     this.tickedAt = deps.clock.monotonic();
   }
 
@@ -145,27 +147,25 @@ export class Ownership {
     this.members = await membership.beat();
     const topics = new Set(this.members.flatMap((member) => [...member.subscriptions.keys()]));
     this.partitions = await this.deps.partitionsOf(topics);
-    const holderOf = await this.deps.leases.holders(this.partitions);
+    const holders = await this.deps.leases.holders(this.partitions);
+    if (holders.fault !== undefined) this.report(holders.fault, RECHECK_MS);
     const owners = new Map<string, string>();
     for (const ref of this.partitions) {
       const id = partitionId(ref.topic, ref.partition);
-      const holder = holderOf(ref);
+      const holder = holders.of(ref);
       // Unknown: as at the last look, so that nothing else is moved because of it.
       const instance = holder === undefined ? this.owners.get(id) : holder.instance;
       if (instance !== undefined && instance !== null) owners.set(id, instance);
     }
     this.owners = owners;
     const assignment = assign(this.members, this.partitions, owners);
-    this.warnOverCap(assignment);
-    const nextMs = await this.follow(assignment, holderOf);
+    this.overCap.look(assignment);
+    const nextMs = await this.follow(assignment, holders);
     this.hasReconciled = true;
     return Math.min(nextMs, rebalanceIntervalMs);
   }
 
-  private async follow(
-    { owners: target }: Assignment,
-    holderOf: (ref: PartitionRef) => PartitionHolder | undefined,
-  ): Promise<number> {
+  private async follow({ owners: target }: Assignment, holders: Holders): Promise<number> {
     const { instance, events, group, leases } = this.deps;
     const alive = new Set(this.members.map((member) => member.id));
     let nextMs = Infinity;
@@ -183,8 +183,9 @@ export class Ownership {
         }
         continue;
       }
-      const holder = holderOf(ref);
+      const holder = holders.of(ref);
       if (holder === undefined) {
+        unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
         nextMs = Math.min(nextMs, RECHECK_MS);
       } else if (holder.token === null || holder.instance === null) {
         unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
@@ -209,9 +210,14 @@ export class Ownership {
     if (acquired > 0 || givenUp > 0) {
       events.emit('rebalanced', { group, members: this.members.length, owned: this.owned.size, acquired, givenUp });
     }
-    if (refused !== undefined && acquired === 0) throw refused.reason;
+    if (refused !== undefined) this.report(refused.reason, RECHECK_MS);
     if (acquired < wanted.length) nextMs = Math.min(nextMs, RECHECK_MS);
     return nextMs;
+  }
+
+  private report(error: unknown, retryInMs: number): void {
+    const component = `ownership:${this.deps.group}`;
+    this.deps.events.emit('fault', { component, class: classifyRedisError(error), error, retryInMs });
   }
 
   private acquirePartition(ref: PartitionRef): Promise<void> {
@@ -251,9 +257,9 @@ export class Ownership {
   /** Beside everything else: it may take as long as the running handler. */
   private handOver(id: string, owned: Owned, heir: string | null): void {
     if (owned.leaving !== undefined) return;
-    const { events, group, handOverTimeoutMs } = this.deps;
+    const { handOverTimeoutMs } = this.deps;
     this.giveUp(id, owned, heir, handOverTimeoutMs(owned.lease.terms.topic), GRACE_MS).catch((error: unknown) =>
-      events.emit('fault', { component: `ownership:${group}`, class: 'unexpected', error, retryInMs: 0 }),
+      this.report(error, 0),
     );
   }
 
@@ -304,8 +310,7 @@ export class Ownership {
     } catch (error) {
       // Not released: it ends by itself, and the heir waits for that.
       if (inOrder) lease.end();
-      const component = `ownership:${group}`;
-      events.emit('fault', { component, class: classifyRedisError(error), error, retryInMs: 0 });
+      this.report(error, 0);
     }
     this.forget(id, owned);
   }
@@ -357,12 +362,7 @@ export class Ownership {
         if (signal.aborted) break;
         waitMs = this.backoff.next();
         faultSince ??= clock.monotonic();
-        events.emit('fault', {
-          component: `ownership:${group}`,
-          class: classifyRedisError(error),
-          error,
-          retryInMs: waitMs,
-        });
+        this.report(error, waitMs);
       }
       if (this.requested) continue;
       const woken = new AbortController();
@@ -401,17 +401,5 @@ export class Ownership {
     const others = this.members.filter((member) => member.id !== instance);
     const theirs = new Map([...this.owners].filter(([, owner]) => owner !== instance));
     return assign(others, this.partitions, theirs).owners;
-  }
-
-  private warnOverCap({ overCap, owners }: Assignment): void {
-    const mine = [...overCap].filter((id) => owners.get(id) === this.deps.instance).sort();
-    const text = mine.join(' ');
-    if (text === this.warnedOverCap) return;
-    this.warnedOverCap = text;
-    if (mine.length === 0) return;
-    this.deps.events.emit('warning', {
-      message: 'partitions are taken over maxLeasedPartitionsPerConsumer, since no other member can take them',
-      fields: { group: this.deps.group, partitions: mine },
-    });
   }
 }
