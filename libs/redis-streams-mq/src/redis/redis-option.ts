@@ -116,6 +116,8 @@ function pinned(redisTimeoutMs: number | null, connectionName: string): RedisOpt
     retryStrategy,
     // ioredis holds the process that long after a disconnect while it reconnects.
     disconnectTimeout: 100,
+    // How long the ready check waits while the server loads: its own estimate is seconds too long.
+    maxLoadingRetryTime: 250,
     // It would open connections to all sentinels for each of ours; a demoted master is noticed by its READONLY.
     failoverDetector: false,
     reconnectOnError: (error) => replyCode(error) === 'READONLY',
