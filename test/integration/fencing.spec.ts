@@ -105,7 +105,8 @@ async function sendAndTake(target: string, ns: readonly number[], before: readon
 
 describe('an owner that was paused past its lease', () => {
   it('DEL-01 has its late acknowledgement refused, starts nothing more and says that the lease is lost', async () => {
-    const paused = await begin('paused', { handleMs: 100 });
+    // Long enough for the signal to meet the call that it was sent for.
+    const paused = await begin('paused', { handleMs: 400 });
     const heir = await open();
     const resumed = deferred();
     await heir.start({

@@ -123,3 +123,19 @@ export function firstAfterFreeze({ records, faults }: Evidence): (call: Call) =>
     );
   };
 }
+
+/**
+ * Messages that were on their way while Redis did not run: it may take them from the old connection after it has taken
+ * them from the new one, and nobody can see that coming.
+ */
+export function sentWhileRedisStood({ records, faults }: Evidence): (eventId: string) => boolean {
+  const stands = faults.filter(({ kind }) => kind === 'stop Redis' || kind === 'the test had no time');
+  const sent = new Map(recordsOf(records, 'sending').map(({ eventId, at }) => [eventId, at]));
+  const settled = [...recordsOf(records, 'accepted'), ...recordsOf(records, 'refused')];
+  const until = new Map(settled.map(({ eventId, at }) => [eventId, at]));
+  return (eventId) => {
+    const from = sent.get(eventId) ?? 0;
+    const to = until.get(eventId) ?? Infinity;
+    return stands.some((stand) => stand.from <= to && stand.to >= from);
+  };
+}

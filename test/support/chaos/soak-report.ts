@@ -52,6 +52,7 @@ export function describeRun(run: SoakRun, violations: readonly Violation[]): str
   row('accepted', recordsOf(records, 'accepted').length);
   row('refused', counted(recordsOf(records, 'refused').map(({ code }) => code)));
   row('stored', stored.length);
+  row('stored more than once', stored.length - new Set(stored.map(({ eventId }) => eventId)).size);
   row('handler calls', calls.length);
   row('by outcome', counted(calls.map(({ outcome }) => outcome)));
   row('dead letters', counted(buried.map(({ reason }) => reason)));
