@@ -228,6 +228,12 @@ describe('the checker of the soak', () => {
       ]);
     });
 
+    it('a lease that is lost without a fault', () => {
+      const story = new Story(1);
+      story.lease(OWNER, 50_000, 'lost', 1);
+      expect(story.violations).toEqual([expect.stringContaining('I3 consumer-1#1 lost g:0')]);
+    });
+
     it('a handler that is started under a lease that was taken over', () => {
       const story = takeover();
       story.unhandle(5);

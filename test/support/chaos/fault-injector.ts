@@ -6,21 +6,10 @@ import { moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/re
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import type { TestRedis } from '../redis-server.js';
 import { mentions } from '../tcp-proxy.js';
-import { chosen, type FaultKind, type PlannedFault } from './fault-plan.js';
+import { chosen, type Fault, type PlannedFault } from './fault-plan.js';
 import type { SoakProcess } from './soak-process.js';
 import { monotonicMs } from './soak-record.js';
 import { DRAIN_TIMEOUT_MS, LEASE_MS } from './soak-setup.js';
-
-/** What was done, to whom (`redis` is everybody) and when. */
-export interface Fault {
-  readonly kind: FaultKind | 'the test had no time' | 'the clock was set';
-  target: string;
-  from: number;
-  to: number;
-  detail: string;
-  /** It could not be done: nobody was there to be hit, or the command to be hit did not come. */
-  missed: boolean;
-}
 
 export interface FaultInjectorDeps {
   readonly redis: TestRedis;
@@ -60,22 +49,6 @@ export class FaultInjector {
       this.mishaps.push(`${plan.kind} (${fault.target}): ${String(error)}`);
     }
     fault.to = monotonicMs();
-  }
-
-  /** The proxies run in this process: when it does not run, nobody reaches Redis. */
-  wasStarved(ms: number): void {
-    this.suffered('the test had no time', ms);
-  }
-
-  /** A lease may end before its time then, and its owner cannot know. */
-  clockWasSet(byMs: number): void {
-    this.suffered('the clock was set', byMs);
-  }
-
-  private suffered(kind: Fault['kind'], ms: number): void {
-    const to = monotonicMs();
-    const from = to - Math.abs(ms);
-    this.faults.push({ kind, target: 'redis', from, to, detail: `${Math.round(ms)} ms`, missed: false });
   }
 
   private act(plan: PlannedFault, fault: Fault): Promise<void> {

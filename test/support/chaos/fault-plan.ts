@@ -15,6 +15,20 @@ export type FaultKind =
   | 'kill Redis'
   | 'stop Redis';
 
+/** What the machine does by itself. */
+export type MachineFault = 'the test had no time' | 'Redis had no time' | 'the clock was set';
+
+/** What was done, to whom (`redis` is everybody) and when. */
+export interface Fault {
+  readonly kind: FaultKind | MachineFault;
+  target: string;
+  readonly from: number;
+  to: number;
+  detail: string;
+  /** It could not be done: nobody was there to be hit, or the command to be hit did not come. */
+  missed: boolean;
+}
+
 export interface PlannedFault {
   readonly kind: FaultKind;
   /** After the beginning, in milliseconds. */

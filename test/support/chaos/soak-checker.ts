@@ -1,7 +1,7 @@
 import {
   callsOf,
   type Call,
-  disturbancesNear,
+  disturbancesIn,
   firstAfterFreeze,
   sentWhileRedisStood,
   type Evidence,
@@ -10,6 +10,7 @@ import {
   placeOf,
   recordsOf,
 } from './soak-evidence.js';
+import type { RecordOf, Witnessed } from './soak-record.js';
 
 export interface Violation {
   readonly rule: string;
@@ -130,9 +131,10 @@ const rules: Readonly<Record<string, Rule>> = {
         .filter(({ change }) => change === 'lost')
         .map((lease) => `${lease.process} ${placeOf(lease)} ${lease.epoch}`),
     );
+    const disturbances = disturbancesIn(evidence);
     const wasLost = (call: Call): boolean =>
       lost.has(`${call.process} ${placeOf(call)} ${call.epoch}`) ||
-      disturbancesNear(evidence, call.process, call.from, call.to).includes('stop a consumer past its lease');
+      disturbances(call.process, call.from, call.to).includes('stop a consumer past its lease');
     for (const [before, call] of overlaps(calls)) {
       const both = `${about(before)} until ${Math.round(before.to)} and ${about(call)}`;
       if (before.epoch === call.epoch) report(call.from, `one ownership: ${both}`);
@@ -141,15 +143,13 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 
   'I3 nothing is started under a lease when a later one has been given out'(evidence, calls, report) {
-    const acquired = recordsOf(evidence.records, 'lease').filter(({ change }) => change === 'acquired');
-    const byPlace = grouped(acquired, placeOf);
-    for (const leases of byPlace.values()) {
-      leases.sort((a, b) => a.at - b.at);
+    const disturbances = disturbancesIn(evidence);
+    for (const leases of acquiredByPlace(evidence).values()) {
       for (const [i, lease] of leases.entries()) {
         const before = leases[i - 1];
         if (before === undefined || before.epoch < lease.epoch) continue;
         // A process that was frozen meanwhile writes down late what it was given.
-        const isLate = disturbancesNear(evidence, lease.process, lease.at, lease.at).length > 0;
+        const isLate = disturbances(lease.process, lease.at, lease.at).length > 0;
         if (before.epoch > lease.epoch && isLate) continue;
         report(lease.at, `${placeOf(lease)}: epoch ${lease.epoch} was given out after ${before.epoch}`);
       }
@@ -158,10 +158,17 @@ const rules: Readonly<Record<string, Rule>> = {
     // Redis ended the lease before its time.
     const jumps = evidence.faults.filter(({ kind }) => kind === 'the clock was set');
     const wasSet = (at: number): boolean => jumps.some(({ from, to }) => from <= at && at <= to + evidence.leaseMs);
-    for (const call of calls) {
-      const later = byPlace.get(placeOf(call))?.find(({ at, epoch }) => epoch > call.epoch && at < call.from);
-      if (later === undefined || wasFrozen(call) || wasSet(call.from)) continue;
+    for (const [call, later] of startedTooLate(evidence, calls)) {
+      if (wasFrozen(call) || wasSet(call.from)) continue;
       report(call.from, `${about(call)}, but ${later.process} had epoch ${later.epoch} since ${Math.round(later.at)}`);
+    }
+  },
+
+  'I3 a lease is lost only after a fault'(evidence, _, report) {
+    const disturbances = disturbancesIn(evidence);
+    for (const lease of recordsOf(evidence.records, 'lease')) {
+      if (lease.change !== 'lost' || disturbances(lease.process, lease.at, lease.at).length > 0) continue;
+      report(lease.at, `${lease.process} lost ${placeOf(lease)} (${lease.why}, epoch ${lease.epoch})`);
     }
   },
 
@@ -224,14 +231,37 @@ export interface Repeat {
 /** Calls for a message that had been started for the same attempt before. */
 export function repeats(evidence: Evidence, calls: readonly Call[] = callsOf(evidence)): Repeat[] {
   const found: Repeat[] = [];
+  const disturbances = disturbancesIn(evidence);
   const byTry = grouped(calls, ({ group, eventId, id, attempt }) => `${group} ${eventId} ${id} ${attempt}`);
   for (const same of byTry.values()) {
     for (const [i, call] of same.entries()) {
       const before = same[i - 1];
       if (before === undefined) continue;
-      const explained = disturbancesNear(evidence, before.process, before.from, call.from);
+      const explained = disturbances(before.process, before.from, call.from);
       found.push({ before, call, explained });
     }
+  }
+  return found;
+}
+
+type Acquired = Witnessed<RecordOf<'lease'>>;
+
+/** In the order of their times. */
+function acquiredByPlace({ records }: Evidence): Map<string, Acquired[]> {
+  const acquired = recordsOf(records, 'lease').filter(({ change }) => change === 'acquired');
+  return grouped(
+    acquired.sort((a, b) => a.at - b.at),
+    placeOf,
+  );
+}
+
+/** Calls that began when somebody had a later lease, with that lease. */
+export function startedTooLate(evidence: Evidence, calls: readonly Call[]): [Call, Acquired][] {
+  const byPlace = acquiredByPlace(evidence);
+  const found: [Call, Acquired][] = [];
+  for (const call of calls) {
+    const later = byPlace.get(placeOf(call))?.find(({ at, epoch }) => epoch > call.epoch && at < call.from);
+    if (later !== undefined) found.push([call, later]);
   }
   return found;
 }

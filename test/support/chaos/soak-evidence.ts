@@ -1,5 +1,5 @@
 import type { DeadReason } from '../../../libs/redis-streams-mq/src/core/events.js';
-import type { Fault } from './fault-injector.js';
+import type { Fault } from './fault-plan.js';
 import type { Life } from './soak-process.js';
 import type { MessageName, Outcome, RecordOf, SoakRecord, Witnessed } from './soak-record.js';
 
@@ -84,19 +84,21 @@ export const nameOf = ({ key, seq }: MessageName): string => `${key}#${seq}`;
 
 const SETTLING_MS = 1_000;
 
-/** What may have disturbed `process` (or everybody, through Redis or the proxies) between these times, by its kind. */
-export function disturbancesNear(evidence: Evidence, process: string, from: number, to: number): string[] {
-  const child = process.slice(0, process.lastIndexOf('#'));
-  // The lease that a fault has cost ends some time after it.
-  const before = from - evidence.leaseMs - SETTLING_MS;
-  const kinds = evidence.faults
-    .filter(({ missed, target }) => !missed && (target === 'redis' || target === child))
-    .filter((fault) => fault.from <= to && fault.to >= before)
-    .map(({ kind }): string => kind);
-  for (const stall of recordsOf(evidence.records, 'stall')) {
-    if (stall.process === process && stall.at - stall.ms <= to && stall.at >= before) kinds.push('a starved process');
-  }
-  return [...new Set(kinds)];
+/** What may have disturbed a process (or everybody, through Redis or the proxies) between two times, by its kind. */
+export function disturbancesIn(evidence: Evidence): (process: string, from: number, to: number) => string[] {
+  const stalls = grouped(recordsOf(evidence.records, 'stall'), ({ process }) => process);
+  const faults = evidence.faults.filter(({ missed }) => !missed);
+  return (process, from, to) => {
+    const child = process.slice(0, process.lastIndexOf('#'));
+    // The lease that a fault has cost ends some time after it.
+    const before = from - evidence.leaseMs - SETTLING_MS;
+    const kinds = faults
+      .filter(({ target }) => target === 'redis' || target === child)
+      .filter((fault) => fault.from <= to && fault.to >= before)
+      .map(({ kind }): string => kind);
+    const stalled = (stalls.get(process) ?? []).some(({ at, ms }) => at - ms <= to && at >= before);
+    return [...new Set(stalled ? [...kinds, 'a starved process'] : kinds)];
+  };
 }
 
 const AWAKE_MS = 200;
@@ -129,7 +131,9 @@ export function firstAfterFreeze({ records, faults }: Evidence): (call: Call) =>
  * them from the new one, and nobody can see that coming.
  */
 export function sentWhileRedisStood({ records, faults }: Evidence): (eventId: string) => boolean {
-  const stands = faults.filter(({ kind }) => kind === 'stop Redis' || kind === 'the test had no time');
+  const stands = faults.filter(
+    ({ kind }) => kind === 'stop Redis' || kind === 'the test had no time' || kind === 'Redis had no time',
+  );
   const sent = new Map(recordsOf(records, 'sending').map(({ eventId, at }) => [eventId, at]));
   const settled = [...recordsOf(records, 'accepted'), ...recordsOf(records, 'refused')];
   const until = new Map(settled.map(({ eventId, at }) => [eventId, at]));

@@ -89,17 +89,3 @@ export function watchStalls(report: (ms: number) => void): () => void {
   }, LOOK_MS).unref();
   return () => clearInterval(timer);
 }
-
-const JUMP_MS = 300;
-
-/** Calls when the machine's clock, by which Redis counts the time of a lease, has been set while this process looked on. */
-export function watchClock(report: (byMs: number) => void): () => void {
-  const look = (): number => Date.now() - monotonicMs();
-  let last = look();
-  const timer = setInterval(() => {
-    const now = look();
-    if (Math.abs(now - last) > JUMP_MS) report(now - last);
-    last = now;
-  }, LOOK_MS).unref();
-  return () => clearInterval(timer);
-}

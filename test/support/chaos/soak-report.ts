@@ -1,13 +1,5 @@
-import {
-  callsOf,
-  type Call,
-  disturbancesNear,
-  firstAfterFreeze,
-  grouped,
-  placeOf,
-  recordsOf,
-} from './soak-evidence.js';
-import { overlaps, repeats, type Violation } from './soak-checker.js';
+import { callsOf, type Call, disturbancesIn, firstAfterFreeze, grouped, placeOf, recordsOf } from './soak-evidence.js';
+import { overlaps, repeats, startedTooLate, type Violation } from './soak-checker.js';
 import type { SoakRun } from './soak-run.js';
 import { CONSUMERS } from './soak-setup.js';
 
@@ -37,6 +29,7 @@ export function pausesOf(calls: readonly Call[], from: number, to: number): Paus
 export function describeRun(run: SoakRun, violations: readonly Violation[]): string {
   const { records, faults, from, to, stored, buried } = run;
   const calls = callsOf(run);
+  const disturbances = disturbancesIn(run);
   const since = (at: number): string => `${((at - from) / 1_000).toFixed(1)} s`;
   const lines: string[] = [
     `soak: seed ${run.seed}, ${since(to)}, ${run.rate} messages/s, Redis ${run.killsRedis ? 'is killed (appendfsync always)' : 'is not killed (appendfsync everysec)'}`,
@@ -59,23 +52,12 @@ export function describeRun(run: SoakRun, violations: readonly Violation[]): str
   const twice = repeats(run, calls);
   row('handled again', `${twice.length} calls, near ${counted(twice.flatMap(({ explained }) => explained))}`);
   const beside = [...new Set(overlaps(calls).map(([before]) => before))];
-  const why = beside.flatMap((call) => disturbancesNear(run, call.process, call.from, call.to));
+  const why = beside.flatMap((call) => disturbances(call.process, call.from, call.to));
   row('ran on beside a new owner', `${beside.length} calls, near ${counted(why)}`);
-  const wasFrozen = firstAfterFreeze(run);
-  const acquired = recordsOf(records, 'lease').filter(({ change }) => change === 'acquired');
-  const tooLate = (call: Call): boolean =>
-    acquired.some((lease) => placeOf(lease) === placeOf(call) && lease.epoch > call.epoch && lease.at < call.from);
-  const late = calls.filter((call) => tooLate(call) && wasFrozen(call));
-  row('begun right after a freeze', late.length);
+  const late = startedTooLate(run, calls).map(([call]) => call);
+  row('begun right after a freeze', late.filter(firstAfterFreeze(run)).length);
   const leases = recordsOf(records, 'lease');
   row('leases', counted(leases.map(({ change, why }) => `${change} ${why}`.trim())));
-  const unprovoked = leases.filter(
-    ({ change, process, at }) => change === 'lost' && disturbancesNear(run, process, at, at).length === 0,
-  );
-  row(
-    'leases lost without a fault',
-    counted(unprovoked.map(({ process, why, at }) => `${process} ${why} at ${since(at)}`)),
-  );
   row('engine', counted(recordsOf(records, 'engine').map(({ event }) => event)));
   row('faults', counted(faults.filter(({ missed }) => !missed).map(({ kind }) => kind)));
   row('faults that met nobody', counted(faults.filter(({ missed }) => missed).map(({ kind }) => kind)));

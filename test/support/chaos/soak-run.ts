@@ -4,8 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { TestInstance } from '../engine.js';
 import { FaultInjector } from './fault-injector.js';
 import { planFaults } from './fault-plan.js';
+import { MachineWatch } from './machine-watch.js';
 import type { Evidence } from './soak-evidence.js';
-import { monotonicMs, watchClock, watchStalls } from './soak-record.js';
+import { monotonicMs } from './soak-record.js';
 import { GROUPS, LEASE_MS, MAX_ATTEMPTS } from './soak-setup.js';
 import { buriedIn, mostConsumers, stillHeld, storedIn, undrained } from './soak-streams.js';
 import { SoakWorld } from './soak-world.js';
@@ -31,10 +32,10 @@ const END_MS = 20_000;
 
 /** Traffic and faults for `seconds`, then peace until everything is handled; resolves with what there is to be checked. */
 export async function soak(seed: string, seconds: number): Promise<SoakRun> {
-  const world = await SoakWorld.start(seed);
+  const machine = new MachineWatch();
+  const world = await SoakWorld.start(seed, machine);
   const { killsRedis, rate, folder } = world;
   const injector = new FaultInjector(world);
-  const watches = [watchStalls((ms) => injector.wasStarved(ms)), watchClock((byMs) => injector.clockWasSet(byMs))];
   try {
     const { from, to } = await disturbedTraffic(world, injector, seed, seconds * 1_000);
     const before = monotonicMs();
@@ -42,11 +43,12 @@ export async function soak(seed: string, seconds: number): Promise<SoakRun> {
     const drainedInMs = monotonicMs() - before;
     const consumersKnown = await mostConsumers(world.client, world.keys);
     const mishaps = [...injector.mishaps, ...left, ...(await ended(world))];
-    const evidence = { ...(await evidenceOf(world)), faults: injector.faults, mishaps };
+    const faults = [...injector.faults, ...machine.faults];
+    const evidence = { ...(await evidenceOf(world)), faults, mishaps };
     const forget = (): void => rmSync(folder, { recursive: true, force: true });
     return { ...evidence, seed, killsRedis, rate, from, to, drainedInMs, consumersKnown, folder, forget };
   } finally {
-    for (const end of watches) end();
+    machine.end();
     await world.end();
   }
 }

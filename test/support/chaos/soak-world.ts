@@ -6,6 +6,7 @@ import { Keys } from '../../../libs/redis-streams-mq/src/core/keys.js';
 import { startRedis, type TestRedis } from '../redis-server.js';
 import { startProxy } from '../tcp-proxy.js';
 import { between, randomOf } from './random.js';
+import type { MachineWatch } from './machine-watch.js';
 import { SoakProcess } from './soak-process.js';
 import { CONSUMERS, PRODUCERS } from './soak-setup.js';
 
@@ -32,13 +33,14 @@ export class SoakWorld {
   }
 
   /** Resolves when all processes are up. */
-  static async start(seed: string): Promise<SoakWorld> {
+  static async start(seed: string, machine: MachineWatch): Promise<SoakWorld> {
     const random = randomOf(`${seed}/run`);
     const killsRedis = random() < 0.5;
     const rate = Math.round(between(random, 200, 400));
     // Killed with everysec, it may forget what it has accepted; what then is lost is not ours to keep.
     const redis = await startRedis({ aof: true, args: ['--appendfsync', killsRedis ? 'always' : 'everysec'] });
     const world = new SoakWorld(redis, mkdtempSync(join(tmpdir(), `mq-soak-${seed}-`)), killsRedis, rate);
+    machine.watchServer(world.client);
     try {
       for (let i = 0; i < CONSUMERS; i++) world.consumers.push(await world.child('consumer', seed, i));
       for (let i = 0; i < PRODUCERS; i++) world.producers.push(await world.child('producer', seed, i));
@@ -46,6 +48,7 @@ export class SoakWorld {
       for (const consumer of world.consumers) await consumer.prepared();
       return world;
     } catch (error) {
+      machine.end();
       await world.end();
       throw error;
     }

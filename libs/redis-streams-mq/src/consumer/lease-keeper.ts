@@ -97,7 +97,8 @@ export class LeaseKeeper {
 
   private answered(watcher: LeaseWatcher, answer: RenewedLease, sentAt: number): void {
     const { lease } = watcher;
-    if (lease.isEnded) return;
+    // Taken out while the renewal was under way: its lease is being given up, and may be gone by right.
+    if (lease.isEnded || !this.watchers.has(watcher)) return;
     switch (answer.state) {
       case 'owned':
         lease.renewed(sentAt);
