@@ -26,6 +26,8 @@ export class ProxyLink {
   private replacing = false;
   private delivery: Promise<void> = Promise.resolve();
   private hasLostBytes = false;
+  /** What the client calls itself by CLIENT SETNAME. */
+  private clientName = '';
 
   constructor(
     private readonly client: Socket,
@@ -56,6 +58,12 @@ export class ProxyLink {
     this.onClose(this);
   }
 
+  /** From now on no byte comes through, while both sockets stay open; only where the client has that in its name. */
+  silence(name: string): boolean {
+    if (this.clientName.includes(name)) this.hasLostBytes = true;
+    return this.hasLostBytes;
+  }
+
   /** A stream that has a hole can never be used again: such a connection stays dead when the black hole ends. */
   private isSwallowed(): boolean {
     this.hasLostBytes ||= this.faults.blackhole;
@@ -73,6 +81,8 @@ export class ProxyLink {
   }
 
   private arm(index: number, request: Buffer): void {
+    const name = /\r\nsetname\r\n\$\d+\r\n(\S+)/i.exec(request.toString('latin1', 0, 300))?.[1];
+    this.clientName = name ?? this.clientName;
     const at = this.faults.traps.findIndex((trap) => trap.matches(request));
     const [trap] = at < 0 ? [] : this.faults.traps.splice(at, 1);
     if (trap) this.sprungAt.set(index, trap);

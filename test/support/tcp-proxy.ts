@@ -44,6 +44,11 @@ export class TcpProxy {
     this.faults.blackhole = on;
   }
 
+  /** The same for the open connections of clients with that in their CLIENT SETNAME, for ever; says how many they are. */
+  silence(name: string): number {
+    return [...this.links].filter((link) => link.silence(name)).length;
+  }
+
   /** Holds each reply back this long, in order; 0 ends it. */
   delayReplies(ms: number): void {
     this.faults.replyDelayMs = ms;

@@ -62,7 +62,14 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
   // People and start-up code call these at any time, also before the first connection is there.
   const patient = command.patient(options.redisTimeoutMs);
   const patientTopics = new TopicRegistry({ connection: patient, keys, events });
-  const announcements = new Announcements({ connections, channel: keys.announcements, events });
+  const announcements = new Announcements({
+    connections,
+    channel: keys.announcements,
+    events,
+    clock,
+    checkIntervalMs: options.rebalanceIntervalMs,
+    timeoutMs: options.redisTimeoutMs,
+  });
   const mover = new RetryMover({
     connection: command,
     isCluster,

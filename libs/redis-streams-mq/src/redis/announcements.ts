@@ -1,8 +1,9 @@
 import type { Redis } from 'ioredis';
+import type { Clock } from '../core/clock.js';
 import { thrownText } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Connections } from './connections.js';
-import { classifyRedisError } from './redis-errors.js';
+import { classifyRedisError, isRedisTimeout } from './redis-errors.js';
 
 /** What members tell each other; a lost one costs time, never correctness. */
 export type Announcement =
@@ -27,6 +28,11 @@ export interface AnnouncementsDeps {
   readonly connections: Connections;
   readonly channel: string;
   readonly events: MqEvents;
+  readonly clock: Clock;
+  /** How often the subscription is looked at, in milliseconds. */
+  readonly checkIntervalMs: number;
+  /** A look without an answer for that long means that the connection is dead, in milliseconds. */
+  readonly timeoutMs: number;
 }
 
 /** Pub/sub between the instances. Where an ACL forbids it the timers do the work, and a warning says so once. */
@@ -56,6 +62,7 @@ export class Announcements {
     client.on('messageBuffer', (_channel: Buffer, message: Buffer) => this.receive(message));
     client.on('ready', () => this.subscribe(client));
     if (client.status === 'ready') this.subscribe(client);
+    this.checkLater(client);
   }
 
   /** Best effort: never rejects and is not awaited by those who announce. */
@@ -72,6 +79,29 @@ export class Announcements {
       },
       (error: unknown) => this.refused(error),
     );
+  }
+
+  private checkLater(client: Redis): void {
+    const { connections, clock, checkIntervalMs } = this.deps;
+    clock.setTimer(() => {
+      if (connections.subscriber.isDestroyed) return;
+      void this.check(client).then(() => this.checkLater(client));
+    }, checkIntervalMs);
+  }
+
+  /**
+   * Nothing is sent on a subscription, so nobody notices when its connection dies without a word. Subscribing once more
+   * changes nothing and has an answer, and in Cluster, unlike PING, it goes to the node that is subscribed to.
+   */
+  private async check(client: Redis): Promise<void> {
+    const { connections, channel, timeoutMs } = this.deps;
+    if (!connections.subscriber.isReady) return;
+    try {
+      await connections.subscriber.withTimeout(client.subscribe(channel), timeoutMs);
+    } catch (error) {
+      if (isRedisTimeout(error) && connections.subscriber.isReady) client.disconnect(true);
+      else this.refused(error);
+    }
   }
 
   private refused(error: unknown): void {

@@ -78,3 +78,7 @@ export function redisAway(name: string): MqRedisError {
 export function redisTimeout(name: string, ms: number): MqRedisError {
   return new MqRedisError('MQ_REDIS_TIMEOUT', `Redis did not answer within ${ms} ms (${name})`, { retryable: true });
 }
+
+export function isRedisTimeout(error: unknown): boolean {
+  return error instanceof MqRedisError && error.code === 'MQ_REDIS_TIMEOUT';
+}
