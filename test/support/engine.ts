@@ -11,6 +11,7 @@ import { outcomeOf } from '../../libs/redis-streams-mq/src/core/results.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { resolveOptions } from '../../libs/redis-streams-mq/src/core/resolve-options.js';
 import { composeMq, type ComposeDeps } from '../../libs/redis-streams-mq/src/nest/compose.js';
+import type { Use } from '../../libs/redis-streams-mq/src/redis/needed-commands.js';
 import type { MqRuntime } from '../../libs/redis-streams-mq/src/nest/runtime.js';
 
 type Handle = (message: ReceivedMessage) => unknown;
@@ -28,7 +29,7 @@ const silent = { log: () => undefined, warn: () => undefined, error: () => undef
 export class TestInstance {
   private constructor(readonly runtime: MqRuntime) {}
 
-  static async open(options: MqOptions, deps: Partial<ComposeDeps> = {}): Promise<TestInstance> {
+  static async open(options: MqOptions, deps: Partial<ComposeDeps> = {}, use?: Use): Promise<TestInstance> {
     const resolved = resolveOptions({
       retryBaseBackoffMs: 20,
       retryMaxBackoffMs: 100,
@@ -36,7 +37,7 @@ export class TestInstance {
       ...options,
     });
     const runtime = composeMq(resolved, { name: 'default', logger: silent, ...deps });
-    await runtime.connect();
+    await runtime.connect(use);
     return new TestInstance(runtime);
   }
 

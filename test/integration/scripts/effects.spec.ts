@@ -6,6 +6,7 @@ import { acquire, holders, release, renew } from '../../../libs/redis-streams-mq
 import { heartbeat } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
 import {
   dropConsumer,
+  dropDeadConsumers,
   heal,
   markCrash,
   page,
@@ -375,6 +376,44 @@ describe('drop-consumer', () => {
 
   it('finds nothing to do where there is no group', async () => {
     expect(await drop('i1')).toBe(0);
+  });
+});
+
+describe('drop-dead-consumers', () => {
+  const drop = (limit = 100, token = place.token) =>
+    place.run(
+      call(
+        dropDeadConsumers,
+        { source: place.keys.stream, lease: place.keys.lease },
+        { token, group: place.group, consumer: 'owner', limit },
+      ),
+    );
+  const consumers = async (): Promise<string[]> =>
+    asArray(await redis.send('XINFO', 'CONSUMERS', place.keys.stream, place.group)).map((known) =>
+      asText(asArray(known)[1]),
+    );
+  const add = async (...names: string[]): Promise<void> => {
+    for (const name of names) await redis.send('XGROUP', 'CREATECONSUMER', place.keys.stream, place.group, name);
+  };
+
+  it('removes those that have nothing pending, and neither the owner nor one that has', async () => {
+    await place.pending(1);
+    await add('owner', 'dead-1', 'dead-2');
+    expect(await drop()).toBe(2);
+    expect((await consumers()).sort()).toEqual(['i1', 'owner']);
+    expect(await pendingOf('stream')).toHaveLength(1);
+  });
+
+  it('removes no more than asked for at once', async () => {
+    await place.consuming();
+    await add('dead-1', 'dead-2', 'dead-3');
+    expect([await drop(2), await drop(2), await drop(2)]).toEqual([2, 1, 0]);
+  });
+
+  it('removes nothing for one that is no longer the owner', async () => {
+    await place.consuming();
+    await add('dead-1');
+    expect([await drop(100, 'other#1'), await consumers()]).toEqual([-1, ['dead-1']]);
   });
 });
 

@@ -4,6 +4,7 @@ import { acquire, holders, release, renew } from '../../../libs/redis-streams-mq
 import { heartbeat } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
 import {
   dropConsumer,
+  dropDeadConsumers,
   heal,
   markCrash,
   page,
@@ -186,6 +187,23 @@ export const scriptCases: readonly ScriptCase[] = [
     // Before Redis 7 all of XGROUP counts as adding memory.
     inFullRedis: 'depends on the version',
     anyType: ['stream'],
+  }),
+  using(dropDeadConsumers, {
+    arrange: async (place) => {
+      const ids = await place.consuming();
+      for (const name of ['dead-1', 'dead-2', 'owner'])
+        await place.redis.send('XGROUP', 'CREATECONSUMER', place.keys.stream, place.group, name);
+      return ids;
+    },
+    call: ({ keys, token, group }) =>
+      call(
+        dropDeadConsumers,
+        { source: keys.stream, lease: keys.lease },
+        { token, group, consumer: 'owner', limit: 10 },
+      ),
+    reply: () => 2,
+    // Before Redis 7 all of XGROUP counts as adding memory.
+    inFullRedis: 'depends on the version',
   }),
   using(dueTimes, {
     arrange: async ({ redis, keys }) => (await redis.send('ZADD', keys.retry, 5, 'x', 9, 'y'), []),

@@ -232,6 +232,7 @@ export class PartitionIntake {
     for (const source of SOURCES) count += await this.takeOver(source);
     if (this.isOver) return;
     if (count > 0) this.deps.events.emit('takenOver', { ...this.ref, count });
+    this.pages.forgetOthers();
     this.afterCheck = 'reading';
     this.become('checking');
   }

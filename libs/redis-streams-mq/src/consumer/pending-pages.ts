@@ -1,8 +1,8 @@
 import type { MqEvents } from '../core/events.js';
 import type { Connection } from '../redis/connection.js';
 import { call } from '../redis/script.js';
-import { page, type LivingEntry } from '../redis/scripts/pending.script.js';
-import type { Source } from './entry.js';
+import { dropDeadConsumers, page, type LivingEntry } from '../redis/scripts/pending.script.js';
+import { SOURCES, type Source } from './entry.js';
 import type { Lease } from './lease.js';
 
 export interface PendingPagesDeps {
@@ -12,6 +12,9 @@ export interface PendingPagesDeps {
   readonly connection: Connection;
   readonly events: MqEvents;
 }
+
+/** Of those that processes left behind; one is the rule, and a group made by another tool may have many. */
+const MOST_DROPPED = 100;
 
 /** The group's pending entries on a partition, claimed for this owner page by page, oldest first. */
 export class PendingPages {
@@ -36,5 +39,19 @@ export class PendingPages {
       if (reply.deleted.length > 0) events.emit('payloadMissing', { topic, partition, group, ids: reply.deleted });
       yield reply.entries;
     }
+  }
+
+  /** Best effort, after the last page: the names of earlier owners have nothing left to stand for. */
+  forgetOthers(): void {
+    const { lease, connection, consumer } = this.deps;
+    const { group, keys, token } = lease.terms;
+    const calls = SOURCES.map((source) =>
+      call(
+        dropDeadConsumers,
+        { source: source === 'retry' ? keys.retryStream : keys.stream, lease: keys.lease },
+        { token, group, consumer, limit: MOST_DROPPED },
+      ),
+    );
+    connection.runAll(calls).catch(() => undefined);
   }
 }

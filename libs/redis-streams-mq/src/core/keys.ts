@@ -97,6 +97,11 @@ export class Keys {
     return { members, info: `${members}:info` };
   }
 
+  /** Keys that exist for a moment at the boot, when the rights of our user are tried. */
+  probe(instance: string): { readonly control: string; readonly data: string } {
+    return { control: `${this.control}:probe:{${instance}}`, data: `${this.data}:{${instance}}:probe` };
+  }
+
   /** Stream that wakes one instance's blocked reader of one group. */
   wake(instance: string, group: string): string {
     return `${this.control}:wake:${instance}:${group}`;

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MqAdmin } from '../admin/admin.js';
 import { MqConsumer } from '../consumer/consumer.js';
-import { systemClock, type Clock } from '../core/clock.js';
+import { pause, systemClock, type Clock } from '../core/clock.js';
 import { MqInvalidOptionsError, MqRedisError } from '../core/errors.js';
 import { MqEvents } from '../core/events.js';
 import type { HandlerDefinition } from '../core/handler.js';
@@ -16,6 +16,8 @@ import { MqProducer } from '../producer/producer.js';
 import { Announcements } from '../redis/announcements.js';
 import { checkServer } from '../redis/boot-check.js';
 import { Connections } from '../redis/connections.js';
+import type { Use } from '../redis/needed-commands.js';
+import { checkPermissions, NOT_ALLOWED } from '../redis/permission-check.js';
 import { replyCode } from '../redis/redis-errors.js';
 import { redisOptionProblems, type RedisOption } from '../redis/redis-option.js';
 import { call } from '../redis/script.js';
@@ -36,6 +38,8 @@ export interface ComposeDeps {
 /** How long after its interval a loop may be quiet: it may wait out an unanswered command and its own back-off. */
 const LOOP_SLACK_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 2_000;
+/** How long a boot waits at most for the first answer of Redis; a refused connection ends the wait at once. */
+const FIRST_LOOK_MS = 1_000;
 
 /** Puts the objects of one module instance together; the only place that knows them all. Opens nothing. */
 export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRuntime {
@@ -136,6 +140,17 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
           },
         });
 
+  /** @throws MqRedisError `MQ_REDIS_UNREACHABLE` */
+  async function reach(): Promise<void> {
+    const { bootTimeoutMs } = options;
+    const ready = await Promise.all([command.whenReady(bootTimeoutMs), control.whenReady(bootTimeoutMs)]);
+    if (ready.every(Boolean)) return;
+    throw new MqRedisError(
+      'MQ_REDIS_UNREACHABLE',
+      `Redis is not reachable within bootTimeoutMs ${bootTimeoutMs} and failFast is on`,
+    );
+  }
+
   async function lookAtRedis(): Promise<HealthProbe> {
     if (!control.isReady) return { reachable: false, writable: false, topics: 0 };
     try {
@@ -165,9 +180,28 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     };
   }
 
-  /** Once per start of the process: what the server is like does not change under us unnoticed for long. */
-  async function checkOnceReady(): Promise<void> {
-    if (await control.whenReady(2_147_483_647)) await checkServer(control, events);
+  /** Whether the server could be looked at. @throws MqRedisError `MQ_REDIS_NOT_ALLOWED` */
+  async function look(use: Use): Promise<boolean> {
+    try {
+      await checkServer(control, events);
+      await checkPermissions(control, keys.probe(instance), use);
+      return true;
+    } catch (error) {
+      if (error instanceof MqRedisError && error.code === NOT_ALLOWED) throw error;
+      return false; // The connection broke, which the loops will say.
+    }
+  }
+
+  /** A server that is away is looked at when it comes. What it refuses can stop the boot no more, and is said. */
+  async function lookLater(use: Use): Promise<void> {
+    try {
+      while (await control.whenReady(2_147_483_647)) {
+        if (await look(use)) return;
+        await pause(clock, FIRST_LOOK_MS);
+      }
+    } catch (error) {
+      events.emit('fault', { component: 'boot', class: 'configuration', error, retryInMs: 0 });
+    }
   }
 
   return {
@@ -179,20 +213,16 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     admin,
     health,
     metrics,
-    async connect(): Promise<void> {
+    async connect(use = 'consume'): Promise<void> {
       connections.open();
-      checkOnceReady().catch(() => undefined); // A warning the less; the loops report the fault itself.
-      if (!options.failFast) return;
-      const ready = await Promise.all([
-        command.whenReady(options.bootTimeoutMs),
-        control.whenReady(options.bootTimeoutMs),
-      ]);
-      if (ready.every(Boolean)) return;
-      connections.close();
-      throw new MqRedisError(
-        'MQ_REDIS_UNREACHABLE',
-        `Redis is not reachable within bootTimeoutMs ${options.bootTimeoutMs} and failFast is on`,
-      );
+      try {
+        if (options.failFast) await reach();
+        const hasLooked = (await control.whenConnected(FIRST_LOOK_MS)) && (await look(use));
+        if (!hasLooked) void lookLater(use);
+      } catch (error) {
+        connections.close();
+        throw error;
+      }
     },
     async start(handlers: readonly HandlerDefinition[]): Promise<void> {
       consumer.start(handlers);

@@ -87,8 +87,9 @@ export class RedisStreamsMqModule implements OnModuleInit, OnApplicationShutdown
 
   async onModuleInit(): Promise<void> {
     try {
-      this.consumption.prepare();
-      if (this.instance.options.enabled) await this.instance.runtime.connect();
+      const { name, options, runtime } = this.instance;
+      const handlers = this.consumption.prepare().get(name) ?? [];
+      if (options.enabled) await runtime.connect(handlers.length > 0 ? 'consume' : 'produce');
     } catch (error) {
       // After a failed start there may be no application to close, and open connections keep the process alive.
       await Promise.allSettled(this.instances.all().map(({ runtime }) => runtime.close()));

@@ -6,6 +6,7 @@ import type { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
 import type { MqHealth } from '../health/health.js';
 import type { MqMetrics } from '../metrics/metrics.js';
 import type { MqProducer } from '../producer/producer.js';
+import type { Use } from '../redis/needed-commands.js';
 
 /** All objects of one module instance. */
 export interface MqRuntime {
@@ -17,7 +18,8 @@ export interface MqRuntime {
   readonly admin: MqAdmin;
   readonly health: MqHealth;
   readonly metrics: MqMetrics | null;
-  connect(): Promise<void>;
+  /** @param use - decides which rights the user of Redis must have: `consume` (default) or `produce`. */
+  connect(use?: Use): Promise<void>;
   start(handlers: readonly HandlerDefinition[]): Promise<void>;
   stop(): Promise<void>;
   close(): Promise<void>;

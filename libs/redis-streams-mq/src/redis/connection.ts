@@ -61,6 +61,18 @@ export class Connection {
     });
   }
 
+  /** As `whenReady`, but resolves false as soon as an attempt to connect has failed. */
+  async whenConnected(timeoutMs: number): Promise<boolean> {
+    const failed = new AbortController();
+    const onClose = (): void => failed.abort();
+    this.client.once('close', onClose);
+    try {
+      return await this.whenReady(timeoutMs, failed.signal);
+    } finally {
+      this.client.off('close', onClose);
+    }
+  }
+
   /** Waits `ms` after a fault, or, when the connection is away, until it is back if that is sooner. */
   async backOff(ms: number, signal?: AbortSignal): Promise<void> {
     if (this.isReady) await pause(this.clock, ms, signal);

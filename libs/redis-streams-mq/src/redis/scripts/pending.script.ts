@@ -148,6 +148,31 @@ return { 'ok', count }`,
   },
 });
 
+export const dropDeadConsumers: Script<'source' | 'lease', 'token' | 'group' | 'consumer' | 'limit', number> =
+  defineScript({
+    name: 'drop-dead-consumers',
+    keys: ['source', 'lease'],
+    args: ['token', 'group', 'consumer', 'limit'],
+    lua: `
+-- Removes consumers other than the owner that have nothing pending, at most limit of them: only the owner reads, so
+-- they are of processes that are gone. One that has entries pending stays, since they would vanish with it.
+-- Returns how many it removed, -1 when fenced. Twice: finds them gone.
+if redis.call('GET', lease) ~= token then return -1 end
+local dropped = 0
+for _, known in ipairs(redis.call('XINFO', 'CONSUMERS', source, group)) do
+  local name, pending
+  for i = 1, #known, 2 do
+    if known[i] == 'name' then name = known[i + 1] elseif known[i] == 'pending' then pending = known[i + 1] end
+  end
+  if name ~= consumer and pending == 0 and dropped < tonumber(limit) then
+    redis.call('XGROUP', 'DELCONSUMER', source, group, name)
+    dropped = dropped + 1
+  end
+end
+return dropped`,
+    decode: (reply) => asNumber(reply),
+  });
+
 export const dropConsumer: Script<'source', 'group' | 'consumer', number> = defineScript({
   name: 'drop-consumer',
   keys: ['source'],
