@@ -308,6 +308,7 @@ describe('heal', () => {
       await lose();
       await redis.send('HSET', place.keys.commit, place.group, position);
       expect(await mend('$')).toMatchObject({ created: true, position: '0', reason: 'rewound' });
+      expect(await text('HGET', place.keys.commit, place.group)).toBeNull();
       expect(await place.read('stream')).toHaveLength(3);
     },
   );
@@ -436,6 +437,28 @@ describe('settle', () => {
     expect(await position()).toBe('6-1');
   });
 
+  it('commits what failed and what is dead, too: their next place has them', async () => {
+    await place.consuming();
+    for (const id of ['5-1', '5-2', '5-3']) await redis.send('XADD', place.keys.stream, id, 'payload', 'p');
+    await place.read('stream');
+    await ack('stream', ['5-2']);
+    expect(await position()).toBe('5-0');
+    await place.fail('5-1');
+    expect(await position()).toBe('5-2');
+    await place.dead('5-3');
+    expect(await position()).toBe('5-3');
+  });
+
+  it.each(['settle', 'fail', 'dead'] as const)('does not go back when %s ends with an earlier entry', async (how) => {
+    await place.consuming();
+    for (const id of ['9-9', '10-1']) await redis.send('XADD', place.keys.stream, id, 'payload', 'p');
+    await place.read('stream');
+    await ack('stream', ['10-1']);
+    if (how === 'settle') await ack('stream', ['9-9']);
+    else await place[how]('9-9');
+    expect(await position()).toBe('10-1');
+  });
+
   it('commits a little less where a number is too long for Lua', async () => {
     await place.consuming();
     for (const id of ['5-1', '5-18446744073709551000', '6-9'])
@@ -464,6 +487,7 @@ describe('settle', () => {
 
   it('deletes what it settles on the retry stream, and commits nothing', async () => {
     const [id] = await place.pendingRetry();
+    await redis.send('DEL', place.keys.commit);
     expect(await ack('retryStream', [id!])).toEqual({ status: 'ok', acked: 1, pending: 0 });
     expect(await count('XLEN', place.keys.retryStream)).toBe(0);
     expect(await count('XLEN', place.keys.stream)).toBe(1);

@@ -286,6 +286,7 @@ export const scriptCases: readonly ScriptCase[] = [
       call(fail, place.from('retryStream'), place.fence('retryStream'), [id!, origin!, 2, 0, 'boom']),
     reply: () => ({ status: 'ok', pending: 0, nextDue: number, now: number, results: ['moved'] }),
     inFullRedis: 'is refused',
+    anyType: ['commit'],
   }),
   using(fail, {
     as: 'a deleted entry',
@@ -313,6 +314,7 @@ export const scriptCases: readonly ScriptCase[] = [
       call(dead, place.from('retryStream'), { ...place.fence('retryStream'), id: id! }, ['group', 'g']),
     reply: () => ({ status: 'dead', pending: 0, dlqId: text }),
     inFullRedis: 'is refused',
+    anyType: ['commit'],
   }),
   using(replay, {
     arrange: async (place) => {

@@ -57,6 +57,7 @@ export const neededCommands: readonly NeededCommand[] = [
   { name: 'xpending', by: 'consume', probe: [key, 'g'] },
   { name: 'xreadgroup', by: 'consume', probe: ['GROUP', 'g', 'c', 'COUNT', 1, 'STREAMS', key, '>'] },
   { name: 'xinfo|stream', by: 'consume', probe: [key] },
+  { name: 'xinfo|groups', by: 'consume', probe: [key] },
   { name: 'xinfo|consumers', by: 'consume', probe: [key, 'g'] },
   { name: 'xgroup|delconsumer', by: 'consume', probe: [key, 'g', 'c'] },
   { name: 'del', by: 'consume', probe: [key] },

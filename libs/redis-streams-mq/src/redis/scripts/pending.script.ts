@@ -99,6 +99,7 @@ if not position then
   position, reason = start, 'new'
   if isBehindEnd(start) then position = last end
 elseif isBehindEnd(position) then
+  redis.call('HDEL', commit, group)
   position, reason = '0', 'rewound'
 end
 local made = redis.pcall('XGROUP', 'CREATE', stream, group, position)

@@ -13,17 +13,42 @@ const MESSAGE_AT = `local function messageAt(fields)
   return onRetryStream == '1' and fields[1] == 'origin' and fields[3] == 'attempt' and 5 or 1
 end`;
 
+/**
+ * Writes the group's commit position after entries have left the pending list, and returns the pending total. All that
+ * was delivered before the oldest pending entry is settled; all that was delivered, when nothing is pending.
+ */
+const COMMIT = `local function writePosition()
+  local summary = redis.call('XPENDING', source, group)
+  if onRetryStream == '1' then return summary[1] end
+  local position
+  if summary[1] > 0 then
+    local ms, seq = string.match(summary[2], '^(%d+)%-(%d+)$')
+    if seq ~= '0' and #seq < 16 then position = ms .. '-' .. num(tonumber(seq) - 1)
+    elseif seq ~= '0' then position = ms .. '-0'
+    else position = num(tonumber(ms) - 1) .. '-18446744073709551615' end
+  else
+    for _, known in ipairs(redis.call('XINFO', 'GROUPS', source)) do
+      local of = {}
+      for i = 1, #known, 2 do of[known[i]] = known[i + 1] end
+      if of['name'] == group then position = of['last-delivered-id'] end
+    end
+  end
+  redis.call('HSET', commit, group, position)
+  return summary[1]
+end`;
+
 export const settle: Script<FencedKey | 'commit' | 'crash', FencedArg, SettleReply> = defineScript({
   name: 'settle',
   keys: ['source', 'lease', 'commit', 'crash'],
   args: ['token', 'group', 'onRetryStream'],
   lua: `
 -- Acknowledges handled entries. rest: their ids, ascending. On the group's retry stream they are deleted too.
--- Writes the commit position, computed here: before the smallest pending id, else the last id acknowledged.
+-- Writes the commit position.
 -- Returns { 'ok', acknowledged, pending total }. Twice: the second XACK answers 0 and the position stays.
 -- XACK is the first write: a full Redis allows it, and lets pass what follows. The reads before it fail on a key of a
 -- wrong type, so that nothing is acknowledged then.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
+${COMMIT}
 redis.call('HLEN', crash)
 if onRetryStream == '0' then redis.call('HLEN', commit) end
 local acked = 0
@@ -33,18 +58,8 @@ for i = rest, #ARGV, 1000 do
   redis.call('HDEL', crash, unpack(ARGV, i, last))
   if onRetryStream == '1' then redis.call('XDEL', source, unpack(ARGV, i, last)) end
 end
-local summary = redis.call('XPENDING', source, group)
-if onRetryStream == '0' and acked > 0 then
-  local position = ARGV[#ARGV]
-  if summary[1] > 0 then
-    local ms, seq = string.match(summary[2], '^(%d+)%-(%d+)$')
-    if seq ~= '0' and #seq < 16 then position = ms .. '-' .. num(tonumber(seq) - 1)
-    elseif seq ~= '0' then position = ms .. '-0'
-    else position = num(tonumber(ms) - 1) .. '-18446744073709551615' end
-  end
-  redis.call('HSET', commit, group, position)
-end
-return { 'ok', acked, summary[1] }`,
+if acked == 0 then return { 'ok', 0, redis.call('XPENDING', source, group)[1] } end
+return { 'ok', acked, writePosition() }`,
   decode: (reply) => {
     const [status, acked, pending] = asArray(reply);
     if (asText(status) === 'fenced') return { status: 'fenced' };
@@ -64,21 +79,24 @@ export type FailReply =
       readonly results: readonly string[];
     };
 
-export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'crash', FencedArg, FailReply> = defineScript({
-  name: 'fail',
-  keys: ['source', 'lease', 'retry', 'retryItems', 'crash'],
-  args: ['token', 'group', 'onRetryStream'],
-  lua: `
+export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'commit' | 'crash', FencedArg, FailReply> = defineScript(
+  {
+    name: 'fail',
+    keys: ['source', 'lease', 'retry', 'retryItems', 'commit', 'crash'],
+    args: ['token', 'group', 'onRetryStream'],
+    lua: `
 -- Moves failed entries into the group's retry bucket. rest: (id, item id, attempts made, delay in ms, error) per entry.
--- The fields are copied here, as bytes. Returns { 'ok', pending total, nextDue or '', now, result per entry }.
+-- The fields are copied here, as bytes. Writes the commit position. Returns { 'ok', pending total, nextDue or '', now, result per entry }.
 -- Twice: an entry that is no longer pending answers 'gone' and nothing changes.
 -- The item is written before the entry leaves the pending list, so that a full Redis fails it whole. The reads before
 -- it fail on a key of a wrong type, so that no half of an item is left.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 ${MESSAGE_AT}
+${COMMIT}
 redis.call('HLEN', crash)
 redis.call('ZCARD', retry)
-local at = now()
+if onRetryStream == '0' then redis.call('HLEN', commit) end
+local at, left = now(), false
 local results = {}
 for i = rest, #ARGV, 5 do
   local id, item, attempts, delay, reason = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
@@ -98,41 +116,46 @@ for i = rest, #ARGV, 5 do
     redis.call('XACK', source, group, id)
     redis.call('HDEL', crash, id)
     if onRetryStream == '1' then redis.call('XDEL', source, id) end
+    left = true
   end
 end
+local pending = left and writePosition() or redis.call('XPENDING', source, group)[1]
 local first = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
-return { 'ok', redis.call('XPENDING', source, group)[1], first[2] or '', num(at), results }`,
-  decode: (reply) => {
-    const [status, pending, nextDue, now, results] = asArray(reply);
-    if (asText(status) === 'fenced') return { status: 'fenced' };
-    const due = asText(nextDue);
-    return {
-      status: 'ok',
-      pending: asNumber(pending),
-      nextDue: due === '' ? null : Number(due),
-      now: asNumber(now),
-      results: asTexts(results),
-    };
+return { 'ok', pending, first[2] or '', num(at), results }`,
+    decode: (reply) => {
+      const [status, pending, nextDue, now, results] = asArray(reply);
+      if (asText(status) === 'fenced') return { status: 'fenced' };
+      const due = asText(nextDue);
+      return {
+        status: 'ok',
+        pending: asNumber(pending),
+        nextDue: due === '' ? null : Number(due),
+        now: asNumber(now),
+        results: asTexts(results),
+      };
+    },
   },
-});
+);
 
 export type DeadReply =
   | { readonly status: 'fenced' }
   | { readonly status: 'dead' | 'gone' | 'deleted'; readonly pending: number; readonly dlqId: string | null };
 
-export const dead: Script<FencedKey | 'dlq' | 'crash', FencedArg | 'id', DeadReply> = defineScript({
+export const dead: Script<FencedKey | 'dlq' | 'commit' | 'crash', FencedArg | 'id', DeadReply> = defineScript({
   name: 'dead',
-  keys: ['source', 'lease', 'dlq', 'crash'],
+  keys: ['source', 'lease', 'dlq', 'commit', 'crash'],
   args: ['token', 'group', 'onRetryStream', 'id'],
   lua: `
 -- Moves one entry into the dead letter stream. rest: metadata fields and values; failedAt and the original fields,
--- packed into one byte field so that nothing in a foreign entry can collide, are added here.
+-- packed into one byte field so that nothing in a foreign entry can collide, are added here. Writes the commit position.
 -- Returns { 'dead', pending total, dlq id } | { 'gone' | 'deleted', pending total }.
 -- Twice: checked at the source first, written to the next place, removed from the source last.
 -- HLEN fails on a key of a wrong type before anything is written.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 ${MESSAGE_AT}
+${COMMIT}
 redis.call('HLEN', crash)
+if onRetryStream == '0' then redis.call('HLEN', commit) end
 if #redis.call('XPENDING', source, group, id, id, 1) == 0 then
   return { 'gone', redis.call('XPENDING', source, group)[1] }
 end
@@ -153,7 +176,7 @@ end
 redis.call('XACK', source, group, id)
 redis.call('HDEL', crash, id)
 if onRetryStream == '1' then redis.call('XDEL', source, id) end
-return { status, redis.call('XPENDING', source, group)[1], dlqId }`,
+return { status, writePosition(), dlqId }`,
   decode: (reply) => {
     const [status, pending, dlqId] = asArray(reply);
     const state = asText(status);
