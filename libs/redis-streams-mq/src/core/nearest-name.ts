@@ -25,16 +25,16 @@ const plain = (name: string): string =>
  * The known name that looks most like `name`, whatever the spelling (camelCase, kebab-case, snake_case). The distance is
  * taken relative to the length, so that `leaseTtl` leads to `leaseTtlSeconds` and not to a shorter stranger.
  *
- * @returns `undefined` only when nothing is known.
+ * @returns `undefined` when nothing is known that is not further away than `most`.
  */
-export function nearestName(name: string, known: Iterable<string>): string | undefined {
+export function nearestName(name: string, known: Iterable<string>, most: number = Infinity): string | undefined {
   const wanted = plain(name);
   let nearest: string | undefined;
   let least = Infinity;
   for (const candidate of known) {
     const other = plain(candidate);
     const relative = distance(wanted, other) / Math.max(wanted.length, other.length, 1);
-    if (relative < least) [nearest, least] = [candidate, relative];
+    if (relative <= most && relative < least) [nearest, least] = [candidate, relative];
   }
   return nearest;
 }

@@ -2,7 +2,8 @@ import { Command, type Cluster, type Redis } from 'ioredis';
 import type { Clock } from '../core/clock.js';
 import type { MqEvents } from '../core/events.js';
 import { Connection, type Client } from './connection.js';
-import { createClient, type RedisOption } from './redis-option.js';
+import { createClient } from './create-client.js';
+import type { RedisOption } from './redis-option.js';
 
 export interface ConnectionsDeps {
   readonly redis: RedisOption | undefined;

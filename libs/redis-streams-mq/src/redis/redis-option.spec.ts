@@ -1,12 +1,8 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import { createClient, type RedisOption, redisOptionProblems } from './redis-option.js';
+import { redisOptionProblems } from './redis-option.js';
 
 const made: (Redis | Cluster)[] = [];
 const keep = <C extends Redis | Cluster>(client: C): C => (made.push(client), client);
-const single = (option: RedisOption | undefined, timeoutMs: number | null = 5_000): RedisOptions =>
-  (keep(createClient(option, timeoutMs, 'app:command')) as Redis).options;
-const cluster = (option: RedisOption): Cluster['options'] =>
-  (keep(createClient(option, 5_000, 'app:command')) as Cluster).options;
 const lazy = (options: RedisOptions = {}): Redis => keep(new Redis({ ...options, lazyConnect: true }));
 const lazyCluster = (options: ConstructorParameters<typeof Cluster>[1] = {}): Cluster =>
   keep(new Cluster([{ host: 'node-1', port: 7_000 }], { ...options, lazyConnect: true }));
@@ -47,9 +43,10 @@ describe('redisOptionProblems', () => {
   ) as string;
   const NO_REPLICA = 'redis: readOnly connections and replicas cannot be used, every step of the queue writes';
   const SHAPE = 'redis must be a URL as text, ioredis options, { cluster: { nodes } } or an ioredis client';
+  const DATABASE = 'redis: what follows the host in the URL must be the number of the database';
   const TEXT = 'redis: a string must be a URL that begins with redis:// or rediss://, or the path of a socket';
   const UNREADABLE = 'redis: the URL cannot be read; special characters in a password must be percent-encoded';
-  const NODES = 'redis.cluster.nodes must name at least one node';
+  const NODES = 'redis.cluster.nodes must be an array that names at least one node';
 
   it.each<[unknown, string[]]>([
     [null, [SHAPE]],
@@ -69,12 +66,21 @@ describe('redisOptionProblems', () => {
     ['redis://localhost:port', [UNREADABLE]],
     ['redis://user:p#ss@localhost', [UNREADABLE]],
     ['redis://user:p%zz@localhost', [UNREADABLE]],
-    ['redis://localhost/orders', ['redis: db must be a number']],
+    ['redis://localhost/orders', [DATABASE]],
+    ['redis://localhost/1x', [DATABASE]],
+    ['redis://localhost/-1', [DATABASE]],
+    ['redis://localhost/1/2', [DATABASE]],
+    ['redis://localhost:0', ['redis.port must be a port from 1 to 65535; got 0']],
+    ['redis://localhost:70000', [UNREADABLE]],
+    // ioredis would connect without TLS.
+    ['REDISS://localhost', [TEXT]],
+    ['redis://localhost?tls=true', [expect.stringMatching(/^redis\.tls must be true, an object such as/) as string]],
+    ['redis://localhost?enableReadyCheck=false', ['redis.enableReadyCheck must be true or false; got "false"']],
     ['redis://localhost?keyPrefix=app:', [KEY_PREFIX]],
     ['/var/run/redis.sock?readOnly=true', [NO_REPLICA]],
     [{ keyPrefix: 'app:' }, [KEY_PREFIX]],
     [{ readOnly: true }, [NO_REPLICA]],
-    [{ db: -1 }, ['redis: db must be a number']],
+    [{ db: -1 }, ['redis.db must be an integer from 0; got -1']],
     [{ host: undefined, port: 6379 }, ['redis.host is given but empty; leave it out for localhost']],
     [{ host: '' }, ['redis.host is given but empty; leave it out for localhost']],
     [{ url: 'redis://redis.internal' }, ['redis.url is not an option of ioredis; give the URL itself']],
@@ -104,8 +110,62 @@ describe('redisOptionProblems', () => {
     [{ cluster: { nodes, options: { redisOptions: { keyPrefix: 'app:' } } } }, [KEY_PREFIX]],
     [{ cluster: { nodes, options: { redisOptions: { db: 2 } } } }, ['redis: db must be 0 in Cluster']],
     [{ cluster: { nodes, options: { redisOptions: { readOnly: true } } } }, [NO_REPLICA]],
-    // A client of node-redis.
-    [{ duplicate: () => ({}), disconnect: () => undefined }, ['redis: this client is not one of ioredis']],
+    [{ cluster: { nodes: { host: 'node-1' } } }, [NODES]],
+    [
+      { cluster: { nodes, redisOptions: {} }, password: 'secret' },
+      [
+        'redis.password has no effect beside cluster; see redis.cluster.options',
+        'redis.cluster.redisOptions is neither nodes nor options',
+      ],
+    ],
+    [
+      { cluster: { nodes: ['rediss://user:secret@node-1:7000/3', { host: 'node-2:7000', port: '70x' }, 0] } },
+      [
+        'redis: db must be 0 in Cluster',
+        ...['username', 'password', 'tls'].map(
+          (name) =>
+            `redis.cluster.nodes[0] has ${name}, which is for all nodes: give it as redis.cluster.options.redisOptions.${name}`,
+        ),
+        'redis.cluster.nodes[1].host must be a host name or an address, without port and scheme; got "node-2:7000"',
+        'redis.cluster.nodes[1].port must be a port from 1 to 65535; got "70x"',
+        'redis.cluster.nodes[2].port must be a port from 1 to 65535; got 0',
+      ],
+    ],
+    [
+      { cluster: { nodes, options: { redisOptions: { path: '/tmp/r.sock', sentinels: [{ host: 's' }] } } } },
+      ['path', 'sentinels'].map((name) => `redis.cluster.options.redisOptions.${name} cannot be used in Cluster`),
+    ],
+    [
+      { cluster: { nodes, options: 'scaleReads' } },
+      [expect.stringContaining('redis.cluster.options must be') as string],
+    ],
+    [
+      { sentinels: ['s1', { host: 's2', port: 0 }], name: 'm', tls: {} },
+      [
+        'redis.sentinels[0] must be { host, port }',
+        'redis.sentinels[1].port must be a port from 1 to 65535; got 0',
+        'redis: with Sentinel, tls and enableTLSForSentinelMode: true go together',
+      ],
+    ],
+    [{ name: 'mymaster' }, ['redis.name is the name of a master that sentinels know, and sentinels are not given']],
+    [{ username: 'app', host: 'h' }, ["redis.username is given without a password; an empty one is given as ''"]],
+    [{ password: 1234 }, ['redis.password must be text']],
+    [{ hots: 'redis.internal' }, ['redis.hots is not an option of ioredis; did you mean redis.host?']],
+    [{ Password: 's' }, ['redis.Password is not an option of ioredis; did you mean redis.password?']],
+    [
+      { socket: { host: 'h' }, database: 3 },
+      [
+        'redis.socket is not an option of ioredis; give host and port themselves, and tls',
+        'redis.database is not an option of ioredis; it is called db',
+      ],
+    ],
+    [
+      { tls: { ca: '/etc/ssl/ca.pem' } },
+      ['redis.tls.ca must be the text of the certificate (PEM), not the name of its file'],
+    ],
+    [{ tls: { cert: 'x' } }, [expect.stringMatching(/^redis\.tls cannot be used for TLS: /) as string]],
+    [{ host: '${REDIS_HOST}' }, [expect.stringContaining('redis.host must be a host name') as string]],
+    [{ ttl: 60, isGlobal: true, extra: {} }, []],
   ])('%j: %j', (option, problems) => {
     expect(redisOptionProblems(option)).toEqual(problems);
   });
@@ -117,184 +177,49 @@ describe('redisOptionProblems', () => {
     expect(redisOptionProblems(lazyCluster({ redisOptions: { db: 3 } }))).toEqual(['redis: db must be 0 in Cluster']);
   });
 
+  const PROMISE = `${SHAPE}; a promise has to be awaited, in the factory of forRootAsync()`;
+  class NodeRedis {
+    duplicate = (): NodeRedis => new NodeRedis();
+    disconnect(): void {}
+  }
+  class Glide {
+    defaultDatabase = 0;
+    customCommand(): void {}
+    close(): void {}
+  }
+  it.each<[string, unknown, string]>([
+    ['a client of node-redis', new NodeRedis(), 'redis: this client is not one of ioredis'],
+    ['a client of Valkey Glide', new Glide(), SHAPE],
+    ['a service that holds a client', new (class RedisService {})(), SHAPE],
+    ['a pipeline', lazy().pipeline(), SHAPE],
+    ['functions', { get: () => null, set: () => null }, SHAPE],
+    ['a promise of a client', Promise.resolve(lazy()), PROMISE],
+    ['a Map', new Map([['host', 'h']]), SHAPE],
+    ['a Buffer', Buffer.from('redis://localhost'), SHAPE],
+    ['the class', Redis, SHAPE],
+  ])('refuses %s', (_, option, problem) => {
+    expect(redisOptionProblems(option)).toEqual([problem]);
+  });
+
+  it('survives options that throw when they are read', () => {
+    const thrower = {
+      get host(): string {
+        throw new Error('no host today');
+      },
+    };
+    expect(redisOptionProblems(thrower)).toEqual(['redis cannot be read: no host today']);
+  });
+
+  it('takes options of a class of the user’s', () => {
+    class RedisConfig {
+      host = 'redis.internal';
+      port = '6380';
+    }
+    expect(redisOptionProblems(new RedisConfig())).toEqual([]);
+  });
+
   it('never repeats a password', () => {
     const problems = redisOptionProblems('redis://user:s#cret@localhost');
     expect(problems.join()).not.toContain('cret');
-  });
-});
-
-describe('createClient', () => {
-  /** What the guarantees rest on, whatever the user's option says. */
-  const pinned = {
-    connectionName: 'app:command',
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
-    maxRetriesPerRequest: 0,
-    enableAutoPipelining: false,
-    commandTimeout: undefined,
-    blockingTimeout: undefined,
-    socketTimeout: 5_000,
-    connectTimeout: 5_000,
-    protocol: 2,
-    replyMapping: 'legacy',
-    stringNumbers: false,
-  };
-  const opposite: RedisOptions = {
-    connectionName: 'theirs',
-    lazyConnect: false,
-    enableOfflineQueue: true,
-    autoResendUnfulfilledCommands: true,
-    maxRetriesPerRequest: 20,
-    enableAutoPipelining: true,
-    commandTimeout: 1,
-    blockingTimeout: 1,
-    socketTimeout: 1,
-    connectTimeout: 1,
-    protocol: 3,
-    replyMapping: 'resp3',
-    stringNumbers: true,
-    retryStrategy: () => null,
-    reconnectOnError: () => 2,
-  };
-  const query = new URLSearchParams(
-    Object.entries(opposite).map(([name, value]): [string, string] => [
-      name,
-      typeof value === 'function' ? 'x' : String(value),
-    ]),
-  );
-
-  it.each<[string, () => RedisOption | undefined]>([
-    ['nothing', () => undefined],
-    ['a URL', () => 'redis://redis.internal:6380/2'],
-    [
-      'a URL whose query says otherwise',
-      () => `redis://redis.internal:6380/2?${query.toString().replace('replyMapping=resp3', '')}`,
-    ],
-    ['a socket', () => '/var/run/redis.sock'],
-    ['options that say otherwise', () => ({ host: 'redis.internal', ...opposite })],
-    ['Sentinel', () => ({ sentinels: [{ host: 's1' }], name: 'mymaster', ...opposite })],
-    ['a client that says otherwise', () => lazy(opposite)],
-  ])('pins what the guarantees rest on: %s', (_, option) => {
-    const options = single(option());
-    expect(options).toMatchObject(pinned);
-    expect(options.retryStrategy!(1)).toBeGreaterThan(0);
-    expect(options.reconnectOnError!(new Error('READONLY as anyone may write'))).toBe(false);
-    const readonly = Object.assign(new Error("READONLY You can't write against a read only replica."), {
-      name: 'ReplyError',
-    });
-    expect(options.reconnectOnError!(readonly)).toBe(true);
-  });
-
-  it.each<[string, () => RedisOption]>([
-    [
-      'a description that says otherwise',
-      () => ({ cluster: { nodes, options: { redisOptions: opposite, ...clusterOpposite } } }),
-    ],
-    ['a client that says otherwise', () => lazyCluster({ redisOptions: opposite, ...clusterOpposite })],
-  ])('pins what the guarantees rest on: a cluster by %s', (_, option) => {
-    const { redisOptions, ...options } = cluster(option());
-    const { enableOfflineQueue: _ours, ...ofNodes } = pinned;
-    expect(redisOptions).toMatchObject(ofNodes);
-    expect(options).toMatchObject({
-      lazyConnect: true,
-      enableOfflineQueue: false,
-      enableAutoPipelining: false,
-      scaleReads: 'master',
-      retryDelayOnFailover: 0,
-    });
-    expect(options.clusterRetryStrategy!(1)).toBeGreaterThan(0);
-  });
-  const clusterOpposite = {
-    enableOfflineQueue: true,
-    enableAutoPipelining: true,
-    scaleReads: 'all',
-    retryDelayOnFailover: 100,
-    clusterRetryStrategy: () => null,
-  } as const;
-
-  it('keeps where Redis is and who we are', () => {
-    expect(single('rediss://user:p%40ss@redis.internal:6380/2')).toMatchObject({
-      host: 'redis.internal',
-      port: 6380,
-      db: 2,
-      username: 'user',
-      password: 'p@ss',
-      tls: true,
-    });
-    expect(single('/var/run/redis.sock')).toMatchObject({ path: '/var/run/redis.sock' });
-    expect(single({ host: 'h', port: 1, password: 'p', tls: { servername: 's' } })).toMatchObject({
-      host: 'h',
-      port: 1,
-      password: 'p',
-      tls: { servername: 's' },
-    });
-    expect(single(lazy({ host: 'h', port: 1, db: 3, username: 'u' }))).toMatchObject({
-      host: 'h',
-      port: 1,
-      db: 3,
-      username: 'u',
-    });
-    expect(single(undefined)).toMatchObject({ host: 'localhost', port: 6379, db: 0 });
-    expect(cluster({ cluster: { nodes, options: { natMap: {}, redisOptions: { password: 'p' } } } })).toMatchObject({
-      natMap: {},
-      redisOptions: { password: 'p' },
-    });
-  });
-
-  it('asks the sentinels for ever, with no extra connections to them, also with a client of the user’s', () => {
-    const option: RedisOptions = { sentinels: [{ host: 's1' }], name: 'mymaster', sentinelRetryStrategy: () => null };
-    for (const options of [single(option), single(lazy(option))]) {
-      expect(options).toMatchObject({ sentinels: [{ host: 's1' }], name: 'mymaster', failoverDetector: false });
-      expect(options.sentinelRetryStrategy!(100)).toBeGreaterThan(0);
-    }
-  });
-
-  it('lets a connection that blocks wait', () => {
-    expect(single('redis://redis.internal?socketTimeout=1', null)).toMatchObject({
-      socketTimeout: undefined,
-      connectTimeout: 10_000,
-    });
-    expect(single({ socketTimeout: 1 }, null)).toMatchObject({ socketTimeout: undefined });
-    expect(single(lazy({ socketTimeout: 1, commandTimeout: 1 }), null)).toMatchObject({
-      socketTimeout: undefined,
-      commandTimeout: undefined,
-    });
-  });
-
-  it('tries again for ever, at least every second, never all at once', () => {
-    const { retryStrategy } = single(undefined);
-    for (const [times, ceiling] of [
-      [1, 50],
-      [2, 100],
-      [5, 800],
-      [6, 1_000],
-      [1_000_000, 1_000],
-    ] as const) {
-      const delays = Array.from({ length: 50 }, () => retryStrategy!(times) as number);
-      expect(Math.min(...delays)).toBeGreaterThanOrEqual(ceiling / 2);
-      expect(Math.max(...delays)).toBeLessThanOrEqual(ceiling);
-      expect(new Set(delays).size).toBeGreaterThan(1);
-    }
-  });
-
-  it.each<[string, () => Redis | Cluster]>([
-    ['client', () => lazy({ host: 'h' })],
-    ['cluster', () => lazyCluster()],
-  ])('takes the user’s %s for a pattern: it is neither used nor connected nor changed', (_, make) => {
-    const theirs = make();
-    const before = { ...theirs.options };
-    const ours = keep(createClient(theirs, 5_000, 'app:command'));
-    expect(ours).not.toBe(theirs);
-    expect([ours.status, theirs.status]).toEqual(['wait', 'wait']);
-    expect(theirs.options).toEqual(before);
-    ours.disconnect();
-    expect(theirs.status).toBe('wait');
-  });
-
-  it('connects nothing by itself', () => {
-    for (const option of [undefined, 'redis://h?lazyConnect=', { host: 'h' }, { cluster: { nodes } }]) {
-      expect(keep(createClient(option, 5_000, 'x')).status).toBe('wait');
-    }
   });
 });

@@ -1,5 +1,7 @@
-import { Cluster, Redis, type ClusterNode, type ClusterOptions, type RedisOptions } from 'ioredis';
-import { replyCode } from './redis-errors.js';
+import { Redis, type Cluster, type ClusterNode, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { thrownText } from '../core/errors.js';
+import { describeValue } from '../core/option-rules.js';
+import { isOptionName, tlsProblems, valueProblems } from './ioredis-rules.js';
 
 /** Redis Cluster: at least one node to start from; `options` are ioredis' own. */
 export interface RedisClusterOption {
@@ -14,179 +16,180 @@ export interface RedisClusterOption {
 export type RedisOption = string | RedisOptions | RedisClusterOption | Redis | Cluster;
 
 /** By shape and not by `instanceof`: the app may have another copy of ioredis. */
-function isClient(value: object): value is Redis | Cluster {
+export function isClient(value: object): value is Redis | Cluster {
   return typeof (value as Redis).duplicate === 'function' && typeof (value as Redis).disconnect === 'function';
 }
 
-function isClusterClient(client: Redis | Cluster): client is Cluster {
+export function isClusterClient(client: Redis | Cluster): client is Cluster {
   return client.isCluster;
 }
 
-function isClusterOption(value: object): value is RedisClusterOption {
+export function isClusterOption(value: object): value is RedisClusterOption {
   return 'cluster' in value;
+}
+
+/** Never connected, only ioredis' reading of a URL. Used as it is, what the URL's query says would win over our settings. */
+export function fromUrl(url: string): Redis {
+  // ioredis takes its arguments in any order, and the first wins: a query cannot make this one connect.
+  return new (Redis as unknown as new (first: RedisOptions, url: string) => Redis)({ lazyConnect: true }, url);
 }
 
 /** What is wrong with a `redis` option, as sentences; empty when it can be used. */
 export function redisOptionProblems(option: unknown): string[] {
   if (option === undefined) return [];
-  const problems: string[] = [];
-  if (typeof option === 'string') {
-    if (!/^(rediss?:\/\/|\/[^/])/i.test(option)) {
-      return ['redis: a string must be a URL that begins with redis:// or rediss://, or the path of a socket'];
-    }
-    if (/^rediss?:\/\/(\/|$)/i.test(option)) problems.push('redis: the URL names no host');
-    try {
-      checkCommon(fromUrl(option).options, problems, false);
-    } catch {
-      // Without the URL itself: it may hold a password.
-      problems.push('redis: the URL cannot be read; special characters in a password must be percent-encoded');
-    }
-    return problems;
+  try {
+    if (typeof option === 'string') return urlProblems(option);
+    if (typeof option !== 'object' || option === null) return [shapeProblem(option)];
+    if (isClient(option)) return clientProblems(option);
+    if (!looksLikeOptions(option)) return [shapeProblem(option)];
+    return [...new Set(isClusterOption(option) ? clusterProblems(option) : optionsProblems(option))];
+  } catch (error) {
+    return [`redis cannot be read: ${thrownText(error)}`];
   }
-  if (typeof option !== 'object' || option === null || Array.isArray(option) || option instanceof URL) {
-    return ['redis must be a URL as text, ioredis options, { cluster: { nodes } } or an ioredis client'];
+}
+
+/**
+ * Everything else has no options and would mean localhost: an array, a URL, a Map, a promise, a service, a pipeline, a
+ * client of another library.
+ */
+function looksLikeOptions(value: object): boolean {
+  if (Object.prototype.toString.call(value) !== '[object Object]') return false;
+  const entries = Object.entries(value);
+  if (entries.some(([name, content]) => typeof content === 'function' && !isOptionName(name))) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null || entries.some(([name]) => isOptionName(name));
+}
+
+function shapeProblem(option: unknown): string {
+  const hint = option instanceof Promise ? '; a promise has to be awaited, in the factory of forRootAsync()' : '';
+  return `redis must be a URL as text, ioredis options, { cluster: { nodes } } or an ioredis client${hint}`;
+}
+
+function urlProblems(url: string): string[] {
+  if (!/^(rediss?:\/\/|\/[^/])/.test(url)) {
+    return ['redis: a string must be a URL that begins with redis:// or rediss://, or the path of a socket'];
   }
-  if (isClient(option)) {
-    if (typeof (option as { isCluster?: unknown }).isCluster !== 'boolean') {
-      return ['redis: this client is not one of ioredis'];
-    }
-    if (isClusterClient(option)) checkCommon(option.options.redisOptions ?? {}, problems, true);
-    else checkCommon(option.options, problems, false);
-    if (option.options.keyPrefix && !problems.includes(KEY_PREFIX)) problems.push(KEY_PREFIX);
-  } else if (isClusterOption(option)) {
-    const nodes: unknown = (option.cluster as { nodes?: unknown } | null)?.nodes;
-    if (!Array.isArray(nodes) || nodes.length === 0) problems.push('redis.cluster.nodes must name at least one node');
-    else nodes.forEach((node, i) => checkNode(node, `redis.cluster.nodes[${i}]`, problems));
-    const options = option.cluster?.options;
-    if (options?.keyPrefix) problems.push(KEY_PREFIX);
-    checkCommon(options?.redisOptions ?? {}, problems, true);
-  } else {
-    checkNode(option, 'redis', problems);
-    checkCommon(option, problems, false);
+  if (/^rediss?:\/\/(\/|$)/.test(url)) return ['redis: the URL names no host'];
+  try {
+    // ioredis reads no further than the first letter.
+    const isNumber = url.startsWith('/') || /^(\/\d*)?$/.test(new URL(url).pathname);
+    if (!isNumber) return ['redis: what follows the host in the URL must be the number of the database'];
+    return optionsProblems(fromUrl(url).options);
+  } catch {
+    // Without the URL itself: it may hold a password.
+    return ['redis: the URL cannot be read; special characters in a password must be percent-encoded'];
   }
-  return problems;
+}
+
+function clientProblems(client: Redis | Cluster): string[] {
+  if (typeof (client as { isCluster?: unknown }).isCluster !== 'boolean') {
+    return ['redis: this client is not one of ioredis'];
+  }
+  return isClusterClient(client) ? clusterOptionsProblems(client.options, 'redis') : optionsProblems(client.options);
+}
+
+function optionsProblems(options: RedisOptions): string[] {
+  return [...placeProblems(options, 'redis'), ...commonProblems(options, 'redis'), ...sentinelProblems(options)];
 }
 
 /** ioredis takes localhost for a host that is not there: a variable that was forgotten must not lead to it. */
-function checkNode(node: unknown, where: string, problems: string[]): void {
-  if (typeof node === 'string' ? node !== '' : typeof node === 'number') return;
-  if (typeof node !== 'object' || node === null) {
-    problems.push(`${where} must be { host, port }, a URL or a port`);
-    return;
-  }
-  const { host, path, sentinels } = node as RedisOptions;
-  if ('host' in node && !host && !path && !sentinels) {
-    problems.push(`${where}.host is given but empty; leave it out for localhost`);
-  }
-  if ('url' in node) problems.push(`${where}.url is not an option of ioredis; give the URL itself`);
+function placeProblems(options: RedisOptions, where: string): string[] {
+  const { host, path, sentinels } = options;
+  return 'host' in options && !host && !path && !sentinels
+    ? [`${where}.host is given but empty; leave it out for localhost`]
+    : [];
 }
 
 const KEY_PREFIX =
   "redis: ioredis' keyPrefix is not supported, since it is not applied to every command; use the module's keyPrefix and streamKeyPrefix";
+const REPLICA = 'redis: readOnly connections and replicas cannot be used, every step of the queue writes';
 
-function checkCommon(options: RedisOptions, problems: string[], cluster: boolean): void {
-  if (options.keyPrefix && !problems.includes(KEY_PREFIX)) problems.push(KEY_PREFIX);
-  if (cluster && options.db) problems.push('redis: db must be 0 in Cluster');
-  if (!cluster && options.db !== undefined && !/^\d+$/.test(String(options.db)))
-    problems.push('redis: db must be a number');
-  if (options.sentinels && (options.sentinels.length === 0 || !options.name)) {
+function commonProblems(options: RedisOptions, where: string): string[] {
+  const problems: string[] = [];
+  if (options.keyPrefix) problems.push(KEY_PREFIX);
+  if (options.readOnly || options.role === 'slave') problems.push(REPLICA);
+  // An empty host has a sentence of its own.
+  const { host, ...others } = options;
+  problems.push(...valueProblems(host ? options : others, where, 'redis'));
+  problems.push(...tlsProblems(options.tls, `${where}.tls`));
+  if (options.username && (options.password ?? null) === null) {
+    problems.push(`${where}.username is given without a password; an empty one is given as ''`);
+  }
+  return problems;
+}
+
+function sentinelProblems(options: RedisOptions): string[] {
+  const { sentinels, name, tls, enableTLSForSentinelMode } = options;
+  if (!sentinels) {
+    return name ? ['redis.name is the name of a master that sentinels know, and sentinels are not given'] : [];
+  }
+  if (!Array.isArray(sentinels)) return [];
+  const problems = tlsProblems(options.sentinelTLS, 'redis.sentinelTLS');
+  if (sentinels.length === 0 || !name) {
     problems.push('redis: Sentinel needs at least one of sentinels, and the name of the master');
   }
-  if (options.readOnly || options.role === 'slave')
-    problems.push('redis: readOnly connections and replicas cannot be used, every step of the queue writes');
-}
-
-/** Settings that the queue's guarantees rest on; they win over the user's. */
-function pinned(redisTimeoutMs: number | null, connectionName: string): RedisOptions {
-  return {
-    connectionName,
-    lazyConnect: true,
-    // Nothing waits inside ioredis and nothing is sent twice by it: a read that is executed twice strands a batch.
-    enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
-    // We subscribe at each `ready`; ioredis would too, and leave a rejection unhandled when the connection breaks again.
-    autoResubscribe: false,
-    maxRetriesPerRequest: 0,
-    enableAutoPipelining: false,
-    // A deadline of ours is around each blocking read; ioredis' own would fire on it and throw the reply away.
-    commandTimeout: undefined,
-    blockingTimeout: undefined,
-    socketTimeout: redisTimeoutMs ?? undefined,
-    connectTimeout: redisTimeoutMs ?? 10_000,
-    retryStrategy,
-    // ioredis holds the process that long after a disconnect while it reconnects.
-    disconnectTimeout: 100,
-    // How long the ready check waits while the server loads: its own estimate is seconds too long.
-    maxLoadingRetryTime: 250,
-    // It would open connections to all sentinels for each of ours; a demoted master is noticed by its READONLY.
-    failoverDetector: false,
-    reconnectOnError: (error) => replyCode(error) === 'READONLY',
-    // RESP2 shapes, whatever the user's client speaks. ioredis 5 knows no other.
-    protocol: 2,
-    replyMapping: 'legacy',
-    stringNumbers: false,
-  };
-}
-
-function retryStrategy(times: number): number {
-  const ceiling = Math.min(1_000, 50 * 2 ** Math.min(times - 1, 10));
-  return ceiling / 2 + Math.random() * (ceiling / 2);
-}
-
-/**
- * A client for our own use, not yet connected. `redisTimeoutMs` is how long an answer may take before the socket counts
- * as dead; `null` for connections that block.
- */
-export function createClient(
-  option: RedisOption | undefined,
-  redisTimeoutMs: number | null,
-  name: string,
-): Redis | Cluster {
-  const ours = pinned(redisTimeoutMs, name);
-  if (option === undefined) return new Redis(ours);
-  if (typeof option === 'string') return like(fromUrl(option), ours);
-  if (isClient(option)) {
-    return isClusterClient(option) ? option.duplicate([], clusterOptions(option.options, ours)) : like(option, ours);
+  for (const [i, sentinel] of (sentinels as unknown[]).entries()) {
+    const where = `redis.sentinels[${i}]`;
+    if (typeof sentinel !== 'object' || sentinel === null) problems.push(`${where} must be { host, port }`);
+    else problems.push(...valueProblems(sentinel, where, 'address'));
   }
-  if (isClusterOption(option)) {
-    return new Cluster([...option.cluster.nodes], clusterOptions(option.cluster.options ?? {}, ours));
+  // ioredis would talk to the master without TLS, and say nothing.
+  if (Boolean(tls) !== Boolean(enableTLSForSentinelMode)) {
+    problems.push('redis: with Sentinel, tls and enableTLSForSentinelMode: true go together');
   }
-  return new Redis({ ...option, ...ours, ...sentinel(option) });
+  return problems;
 }
 
-function like(template: Redis, ours: RedisOptions): Redis {
-  return template.duplicate({ ...ours, ...sentinel(template.options) });
+function clusterProblems(option: RedisClusterOption): string[] {
+  const { cluster, ...beside } = option;
+  const { nodes, options, ...within } = (cluster ?? {}) as Partial<RedisClusterOption['cluster']>;
+  const problems = [
+    ...Object.keys(beside).map((name) => `redis.${name} has no effect beside cluster; see redis.cluster.options`),
+    ...Object.keys(within).map((name) => `redis.cluster.${name} is neither nodes nor options`),
+  ];
+  const redisOptions: RedisOptions = options?.redisOptions ?? {};
+  if (!Array.isArray(nodes) || nodes.length === 0) {
+    problems.push('redis.cluster.nodes must be an array that names at least one node');
+  } else {
+    nodes.forEach((node, i) => problems.push(...nodeProblems(node, redisOptions, `redis.cluster.nodes[${i}]`)));
+  }
+  return [...problems, ...clusterOptionsProblems(options ?? {}, 'redis.cluster.options')];
 }
 
-/** Never connected, only ioredis' reading of a URL. Used as it is, what the URL's query says would win over our settings. */
-function fromUrl(url: string): Redis {
-  // ioredis takes its arguments in any order, and the first wins: a query cannot make this one connect.
-  return new (Redis as unknown as new (first: RedisOptions, url: string) => Redis)({ lazyConnect: true }, url);
+function clusterOptionsProblems(options: ClusterOptions, where: string): string[] {
+  if (typeof options !== 'object')
+    return [`${where} must be options of ioredis' Cluster; got ${describeValue(options)}`];
+  const problems = valueProblems(options, where, 'cluster');
+  const redisOptions: RedisOptions = options.redisOptions ?? {};
+  if (typeof redisOptions !== 'object') return [...problems, `${where}.redisOptions must be an object`];
+  if (options.keyPrefix) problems.push(KEY_PREFIX);
+  problems.push(...commonProblems(redisOptions, `${where}.redisOptions`), ...databaseProblems(redisOptions));
+  for (const name of ['path', 'sentinels'] as const) {
+    if (redisOptions[name]) problems.push(`${where}.redisOptions.${name} cannot be used in Cluster`);
+  }
+  return [...new Set(problems)];
 }
 
-/** A sentinel that takes connections and never answers must not keep us from asking the next. */
-const SENTINEL_TIMEOUT_MS = 2_000;
+const databaseProblems = ({ db }: RedisOptions): string[] => (Number(db) > 0 ? ['redis: db must be 0 in Cluster'] : []);
 
-function sentinel(option: RedisOptions): RedisOptions {
-  return !option.sentinels
-    ? {}
-    : {
-        sentinelRetryStrategy: retryStrategy,
-        sentinelCommandTimeout: option.sentinelCommandTimeout ?? SENTINEL_TIMEOUT_MS,
-      };
+function nodeProblems(node: unknown, redisOptions: RedisOptions, where: string): string[] {
+  const url = typeof node === 'string' && node !== '' ? urlProblems(node) : [];
+  if (url.length > 0) return url.map((problem) => problem.replace('redis:', `${where}:`));
+  if (typeof node === 'number') return valueProblems({ port: node }, where, 'address');
+  const options = typeof node === 'string' && node !== '' ? fromUrl(node).options : (node as RedisOptions | null);
+  if (typeof options !== 'object' || options === null) return [`${where} must be { host, port }, a URL or a port`];
+  const problems = [...placeProblems(options, where), ...valueProblems(pick(options), where, 'redis')];
+  problems.push(...databaseProblems(options));
+  for (const name of ['username', 'password', 'tls'] as const) {
+    if (options[name] && !redisOptions[name]) {
+      problems.push(
+        `${where} has ${name}, which is for all nodes: give it as redis.cluster.options.redisOptions.${name}`,
+      );
+    }
+  }
+  return problems;
 }
 
-function clusterOptions(user: ClusterOptions, ours: RedisOptions): ClusterOptions {
-  const { retryStrategy: _unused, enableOfflineQueue: _queue, ...redisOptions } = ours;
-  return {
-    ...user,
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    enableAutoPipelining: false,
-    // Ownership is decided on masters alone; a replica may be behind.
-    scaleReads: 'master',
-    retryDelayOnFailover: 0,
-    clusterRetryStrategy: retryStrategy,
-    redisOptions: { ...user.redisOptions, ...redisOptions },
-  };
+function pick({ host, port, ...others }: RedisOptions): object {
+  return { ...others, ...(host && { host }), port };
 }
