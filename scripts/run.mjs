@@ -1,4 +1,4 @@
-// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, `node scripts/run.mjs demo [args]`.
+// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo` and `torture`.
 import './setup.mjs';
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -9,7 +9,7 @@ import { ensureRedis, hasDocker, howToGetRedis, installServer } from './redis.mj
 const root = join(import.meta.dirname, '..');
 const installed = (file) => join(root, 'node_modules', file);
 
-const jobs = { jest, demo };
+const jobs = { jest, demo, torture };
 const [what = '', ...args] = process.argv.slice(2);
 const [job, detail] = what.split(':');
 
@@ -53,9 +53,17 @@ async function demo(demoArgs) {
   return run(join(root, 'apps/demo/dist/main.js'), demoArgs, { REDIS_URL: redis.url });
 }
 
+/** It starts servers of its own, and so needs one that can be started. */
+async function torture(tortureArgs) {
+  const server = findServer() ?? (installServer() ? findServer() : undefined);
+  if (!server) throw new Error(howToGetRedis());
+  const flags = ['--conditions=@redis-streams-mq/source', '--import', '@swc-node/register/esm-register'];
+  return run(join(root, 'test/torture/main.ts'), tortureArgs, { MQ_REDIS_SERVER: server }, flags);
+}
+
 /** Runs a script of Node's and resolves with its exit code. */
-function run(script, scriptArgs, env = {}) {
-  child = spawn(process.execPath, [script, ...scriptArgs], {
+function run(script, scriptArgs, env = {}, nodeArgs = []) {
+  child = spawn(process.execPath, [...nodeArgs, script, ...scriptArgs], {
     cwd: root,
     env: { ...process.env, ...env },
     stdio: 'inherit',

@@ -1,6 +1,6 @@
 import type { MqEvents } from '../../../libs/redis-streams-mq/src/core/events.js';
 import { PartitionConsumer } from '../../../libs/redis-streams-mq/src/consumer/partition-consumer.js';
-import { type RecordFile, watchStalls } from './soak-record.js';
+import { type RecordFile, watchStalls } from './record.js';
 
 /** Writes down what the engine says about itself, and anything that would end the process; ties it to its parent. */
 export function witness(events: MqEvents, record: RecordFile): void {
@@ -51,7 +51,9 @@ export function watchPartitions(record: RecordFile): () => void {
     for (const partition of partitions) {
       const { isEnded, isTrusted, terms } = partition.lease;
       if (isEnded) continue;
-      const parts = Object.entries(partition).map(([name, part]): unknown => [name, outline(part)]);
+      const parts = Object.entries(partition)
+        .filter(([name]) => name !== 'deps')
+        .map(([name, part]): unknown => [name, outline(part)]);
       const detail = JSON.stringify({ group: terms.group, partition: terms.partition, isTrusted, parts });
       record.write({ type: 'engine', event: 'state', detail });
     }

@@ -1,6 +1,6 @@
-import type { Redis } from 'ioredis';
-import type { Fault, MachineFault } from './fault-plan.js';
-import { monotonicMs, watchStalls } from './soak-record.js';
+import type { Cluster, Redis } from 'ioredis';
+import { monotonicMs, watchStalls } from '../programs/record.js';
+import type { Fault, MachineFault } from './catalog.js';
 
 const LOOK_MS = 100;
 const NOTABLE_MS = 300;
@@ -15,12 +15,12 @@ export class MachineWatch {
 
   constructor() {
     // The proxies run in this process: when it does not run, nobody reaches Redis.
-    this.ends.push(watchStalls((ms) => this.suffered('the test had no time', ms)));
+    this.ends.push(watchStalls((ms) => this.suffered('starved-driver', ms)));
     this.watchClock();
   }
 
   /** Asks the server all the time. What a planned fault does to it is seen here too, and does no harm. */
-  watchServer(client: Redis): void {
+  watchServer(client: Redis | Cluster): void {
     let asked = false;
     this.every(() => {
       if (asked) return;
@@ -29,7 +29,7 @@ export class MachineWatch {
       const answered = (): void => {
         asked = false;
         const ms = monotonicMs() - since;
-        if (ms > NOTABLE_MS) this.suffered('Redis had no time', ms);
+        if (ms > NOTABLE_MS) this.suffered('starved-redis', ms);
       };
       client.ping().then(answered, answered);
     });
@@ -45,7 +45,7 @@ export class MachineWatch {
     let last = look();
     this.every(() => {
       const now = look();
-      if (Math.abs(now - last) > NOTABLE_MS) this.suffered('the clock was set', now - last);
+      if (Math.abs(now - last) > NOTABLE_MS) this.suffered('clock-set', now - last);
       last = now;
     });
   }

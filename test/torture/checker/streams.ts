@@ -1,17 +1,17 @@
-import type { Redis } from 'ioredis';
+import type { Cluster, Redis } from 'ioredis';
 import type { Keys } from '../../../libs/redis-streams-mq/src/core/keys.js';
 import { decodeMessage } from '../../../libs/redis-streams-mq/src/core/message.js';
 import type { DeadLetterQueue } from '../../../libs/redis-streams-mq/src/dlq/dead-letter-queue.js';
 import { asEntries, type Reply } from '../../../libs/redis-streams-mq/src/redis/reply.js';
-import type { BuriedMessage, StoredMessage } from './soak-evidence.js';
-import type { MessageName } from './soak-record.js';
-import { GROUPS, PARTITIONS, TOPIC } from './soak-setup.js';
+import type { BuriedMessage, StoredMessage } from './evidence.js';
+import type { MessageName } from '../programs/record.js';
+import { GROUPS, PARTITIONS, TOPIC } from '../programs/setup.js';
 
 const PAGE = 1_000;
 const partitions = Array.from({ length: PARTITIONS }, (_, partition) => partition);
 
 /** Everything that the topic's streams hold, partition by partition in the order of the stream. */
-export async function storedIn(client: Redis, keys: Keys): Promise<StoredMessage[]> {
+export async function storedIn(client: Redis | Cluster, keys: Keys): Promise<StoredMessage[]> {
   const stored: StoredMessage[] = [];
   for (const partition of partitions) {
     for (let after = '-', more = true; more;) {
@@ -41,7 +41,7 @@ export async function buriedIn(deadLetters: DeadLetterQueue): Promise<BuriedMess
 }
 
 /** What still waits to be handled or put back, in words; empty when everything is done. */
-export async function undrained(client: Redis, keys: Keys): Promise<string[]> {
+export async function undrained(client: Redis | Cluster, keys: Keys): Promise<string[]> {
   const left: string[] = [];
   for (const partition of partitions) {
     const stream = keys.stream(TOPIC, partition);
@@ -68,7 +68,7 @@ export async function undrained(client: Redis, keys: Keys): Promise<string[]> {
 }
 
 /** Partitions that are still held, in words: none after everybody has left in order. */
-export async function stillHeld(client: Redis, keys: Keys): Promise<string[]> {
+export async function stillHeld(client: Redis | Cluster, keys: Keys): Promise<string[]> {
   const held: string[] = [];
   for (const partition of partitions) {
     for (const group of GROUPS) {
@@ -80,7 +80,7 @@ export async function stillHeld(client: Redis, keys: Keys): Promise<string[]> {
 }
 
 /** The most consumers that a group knows on one partition, with those that are long gone. */
-export async function mostConsumers(client: Redis, keys: Keys): Promise<number> {
+export async function mostConsumers(client: Redis | Cluster, keys: Keys): Promise<number> {
   let most = 0;
   for (const partition of partitions) {
     for (const group of GROUPS) {

@@ -1,8 +1,9 @@
-import { planFaults } from '../support/chaos/fault-plan.js';
-import { check } from '../support/chaos/soak-checker.js';
-import type { BuriedMessage, Evidence, StoredMessage } from '../support/chaos/soak-evidence.js';
-import type { Life } from '../support/chaos/soak-process.js';
-import type { Outcome, SoakRecord, Witnessed } from '../support/chaos/soak-record.js';
+import { check } from '../torture/checker/check.js';
+import type { BuriedMessage, StoredMessage } from '../torture/checker/evidence.js';
+import type { Life } from '../torture/child.js';
+import type { Fault } from '../torture/faults/catalog.js';
+import type { Outcome, TortureRecord, Witnessed } from '../torture/programs/record.js';
+import type { Failover } from '../torture/servers/servers.js';
 
 const GROUP = 'g';
 const OWNER = 'consumer-1#1';
@@ -13,7 +14,8 @@ class Story {
   readonly records: Witnessed[] = [];
   readonly stored: StoredMessage[] = [];
   readonly buried: BuriedMessage[] = [];
-  readonly faults: Evidence['faults'][number][] = [];
+  readonly faults: Fault[] = [];
+  readonly failovers: Failover[] = [];
   readonly mishaps: string[] = [];
   readonly lives: Life[] = [OWNER, HEIR].map((process) => ({
     process,
@@ -34,7 +36,7 @@ class Story {
   }
 
   send(seq: number): void {
-    const sent = { at: seq, key: 'k', seq, eventId: `e${seq}`, process: 'producer-1#1' };
+    const sent = { at: 1_000 * seq - 1, key: 'k', seq, eventId: `e${seq}`, process: 'producer-1#1' };
     this.records.push({ ...sent, type: 'sending' }, { ...sent, type: 'accepted', partition: 0, id: `${seq}-0` });
     this.stored.push({ key: 'k', seq, eventId: `e${seq}`, partition: 0, id: `${seq}-0` });
   }
@@ -55,14 +57,25 @@ class Story {
   unhandle(from: number): void {
     const calls = new Set<number>();
     for (const record of this.records) if (record.type === 'started' && record.seq >= from) calls.add(record.call);
-    const isOf = (record: SoakRecord): boolean =>
+    const isOf = (record: TortureRecord): boolean =>
       (record.type === 'started' || record.type === 'ended') && calls.has(record.call);
     this.records.splice(0, Infinity, ...this.records.filter((record) => !isOf(record)));
   }
 
-  stop(from: number, to: number): void {
-    const kind = 'stop a consumer past its lease';
-    this.faults.push({ kind, target: 'consumer-1', from, to, detail: '', missed: false });
+  fault(kind: Fault['kind'], target: string, from: number, to: number): void {
+    this.faults.push({ kind, target, from, to, detail: '', missed: false });
+  }
+
+  refuse(seq: number, at: number, code: string, why = ''): void {
+    const sent = { at, key: 'k', seq, eventId: `e${seq}`, process: 'producer-1#1' };
+    this.records.push({ ...sent, type: 'sending' }, { ...sent, type: 'refused', code, why });
+  }
+
+  /** The new master did not have what was written from `lostFrom` on. */
+  failover(lostFrom: number, from: number, to: number): void {
+    this.fault('failover', 'redis', from, to);
+    const mayHaveLost = (key: string, at: number): boolean => key === 'stream:0' && at >= lostFrom && at <= to;
+    this.failovers.push({ from, to, mayHaveLost, proof: '' });
   }
 
   bury(seq: number, reason: BuriedMessage['reason'], attempts: number): void {
@@ -71,9 +84,10 @@ class Story {
 
   get violations(): string[] {
     const records = this.records.toSorted((a, b) => a.at - b.at);
-    const { stored, buried, faults, mishaps, lives } = this;
-    const rest = { groups: [GROUP], maxAttempts: 5, leaseMs: 2_000 };
-    return check({ records, stored, buried, faults, mishaps, lives, ...rest }).map(
+    const { stored, buried, faults, failovers, mishaps, lives } = this;
+    const streamKey = (partition: number): string => `stream:${partition}`;
+    const rest = { groups: [GROUP], maxAttempts: 5, leaseMs: 2_000, from: 0, to: 100_000, streamKey };
+    return check({ records, stored, buried, faults, failovers, mishaps, lives, ...rest }).map(
       ({ rule, what }) => `${rule.slice(0, 2)} ${what}`,
     );
   }
@@ -92,7 +106,7 @@ interface HowHandled {
 function takeover(): Story {
   const story = new Story(5);
   story.unhandle(3);
-  story.stop(3_001, 6_000);
+  story.fault('stop-consumer', 'consumer-1', 3_001, 6_000);
   story.handle(3, 3_000, { takesMs: 3_010 });
   story.lease(HEIR, 5_500, 'acquired', 2);
   for (const seq of [3, 4, 5]) story.handle(seq, 5_500 + 20 * seq, { process: HEIR, epoch: 2 });
@@ -100,7 +114,7 @@ function takeover(): Story {
   return story;
 }
 
-describe('the checker of the soak', () => {
+describe('the checker of torture', () => {
   it('accepts messages that are handled once and in order', () => {
     expect(new Story(5).violations).toEqual([]);
   });
@@ -121,24 +135,55 @@ describe('the checker of the soak', () => {
 
   it('accepts a send without an answer, stored or not, and a refused one that is not stored', () => {
     const story = new Story(3);
-    const refuse = (seq: number, code: string): void => {
-      const sent = { at: 3, key: 'k', seq, eventId: `e${seq}`, process: 'producer-1#1' };
-      story.records.push({ ...sent, type: 'sending' }, { ...sent, type: 'refused', code, why: '' });
-    };
-    refuse(4, 'MQ_SEND_OUTCOME_UNKNOWN');
-    refuse(5, 'MQ_SEND_OUTCOME_UNKNOWN');
-    refuse(6, 'MQ_SEND_TIMEOUT');
+    story.refuse(4, 3, 'MQ_SEND_OUTCOME_UNKNOWN');
+    story.refuse(5, 3, 'MQ_SEND_OUTCOME_UNKNOWN');
+    story.refuse(6, 3, 'MQ_SEND_TIMEOUT');
     story.stored.push({ key: 'k', seq: 5, eventId: 'e5', partition: 0, id: '5-0' });
     story.handle(5, 5_000);
+    expect(story.violations).toEqual([]);
+  });
+
+  it('takes a call that overran its time for a failed attempt, ended or not', () => {
+    const story = new Story(1);
+    story.unhandle(1);
+    story.handle(1, 1_000, { outcome: 'timed out', takesMs: 2_500 });
+    story.handle(1, 3_600, { attempt: 2, outcome: 'cut' });
+    story.fault('kill-consumer', 'consumer-1', 6_000, 6_500);
+    story.lives[0]!.to = 6_000;
+    story.lives[0]!.wish = 'be killed';
+    story.lives[0]!.end = 'SIGKILL';
+    story.lease(HEIR, 8_000, 'acquired', 2);
+    story.handle(1, 8_010, { attempt: 3, process: HEIR, epoch: 2 });
+    expect(story.violations).toEqual([]);
+  });
+
+  it('accepts what a failover has provably taken: messages, and outcomes, which then come again', () => {
+    const story = new Story(4);
+    story.failover(2_990, 3_500, 4_500);
+    story.stored.pop();
+    story.handle(3, 4_600);
+    story.send(5);
+    story.handle(5, 5_000, { outcome: 'failed' });
+    story.handle(5, 5_100, { attempt: 2 });
+    expect(story.violations).toEqual([]);
+  });
+
+  it('accepts that a full Redis refuses, and that a producer that ends does', () => {
+    const story = new Story(1);
+    story.send(2);
+    story.handle(2, 2_000);
+    story.fault('full-redis', 'redis', 5_000, 7_000);
+    story.refuse(3, 5_500, 'MQ_SEND_REFUSED', 'MqSendError: Redis refused: OOM command not allowed');
+    story.refuse(4, 8_000, 'MQ_CLOSED');
+    const life = { process: 'producer-1#1', from: 0, to: 9_000, wish: 'end' as const, end: 'exit code 0', output: '' };
+    story.lives.push(life);
     expect(story.violations).toEqual([]);
   });
 
   describe('finds', () => {
     it('a run in which nothing was accepted, or something refused that had no reason to be', () => {
       const story = new Story(0);
-      const sent = { at: 1, key: 'k', seq: 1, eventId: 'e1', process: 'producer-1#1' };
-      story.records.push({ ...sent, type: 'sending' });
-      story.records.push({ ...sent, type: 'refused', code: 'MQ_SEND_REFUSED', why: 'no such function' });
+      story.refuse(1, 1, 'MQ_SEND_REFUSED', 'no such function');
       expect(story.violations).toEqual([
         'I0 of 1 messages 0 were accepted',
         'I0 k#1 was refused (MQ_SEND_REFUSED): no such function',
@@ -148,7 +193,9 @@ describe('the checker of the soak', () => {
     it('an accepted message that is not stored', () => {
       const story = new Story(3);
       story.stored.pop();
-      expect(story.violations).toEqual([expect.stringContaining('I1 k#3 was accepted and is not in the streams')]);
+      expect(story.violations).toEqual([
+        expect.stringContaining('I1 k#3 was accepted as 0/3-0 and is not in the streams'),
+      ]);
     });
 
     it('a stored message that was never handled', () => {
@@ -166,17 +213,7 @@ describe('the checker of the soak', () => {
 
     it('a message that is stored although it was refused', () => {
       const story = new Story(3);
-      const { eventId } = story.stored[2]!;
-      story.records.push({
-        at: 4,
-        key: 'k',
-        seq: 3,
-        eventId,
-        type: 'refused',
-        code: 'MQ_SEND_TIMEOUT',
-        why: '',
-        process: 'p#1',
-      });
+      story.refuse(3, 4, 'MQ_SEND_TIMEOUT');
       expect(story.violations).toEqual([expect.stringContaining('I1 k#3 was refused (MQ_SEND_TIMEOUT) and is stored')]);
     });
 
@@ -189,14 +226,14 @@ describe('the checker of the soak', () => {
     it('but not if Redis stood still while it was sent', () => {
       const story = new Story(3);
       story.stored.push({ ...story.stored[2]!, id: '9-0' });
-      story.faults.push({ kind: 'stop Redis', target: 'redis', from: 2, to: 3_002, detail: '', missed: false });
+      story.faults.push({ kind: 'stop-redis', target: 'redis', from: 2, to: 3_002, detail: '', missed: false });
       expect(story.violations).toEqual([]);
     });
 
     it('two messages of a key that are stored the wrong way round', () => {
       const story = new Story(0);
       for (const seq of [2, 1]) story.send(seq);
-      for (const seq of [2, 1]) story.handle(seq, 10_000 - 1_000 * seq);
+      for (const seq of [2, 1]) story.handle(seq, 4_000 - 1_000 * seq);
       expect(story.violations).toEqual([expect.stringContaining('I2 k#1 is stored behind #2')]);
     });
 
@@ -218,9 +255,9 @@ describe('the checker of the soak', () => {
 
     it('two handlers at once although no lease was lost', () => {
       const story = takeover();
-      const isLoss = ({ type }: SoakRecord): boolean => type === 'lease';
+      const isLoss = ({ type }: TortureRecord): boolean => type === 'lease';
       story.records.splice(story.records.findLastIndex(isLoss), 1);
-      story.faults.splice(0, 1, { ...story.faults[0]!, kind: 'cut the connections of a child' });
+      story.faults.splice(0, 1, { ...story.faults[0]!, kind: 'black-hole' });
       expect(story.violations).toEqual([
         expect.stringMatching(/^I3 no lease was lost: k#3/),
         expect.stringMatching(/^I3 no lease was lost: k#3/),
@@ -254,7 +291,7 @@ describe('the checker of the soak', () => {
       story.unhandle(5);
       story.handle(5, 6_200);
       story.faults.push({
-        kind: 'the clock was set',
+        kind: 'clock-set',
         target: 'redis',
         from: 5_000,
         to: 5_400,
@@ -279,6 +316,63 @@ describe('the checker of the soak', () => {
         expect.stringMatching(/^I4 without a fault: k#1/),
         expect.stringMatching(/^I4 in one ownership: k#2/),
       ]);
+    });
+
+    it('a message that is handled twice after a fault that costs no lease, and one long before one that does', () => {
+      const story = new Story(2);
+      story.fault('script-flush', 'redis', 1_995, 2_005);
+      story.lease(HEIR, 9_000, 'acquired', 2);
+      story.handle(2, 9_500, { process: HEIR, epoch: 2 });
+      story.fault('kill-consumer', 'consumer-1', 8_000, 8_500);
+      story.handle(1, 9_600, { process: HEIR, epoch: 2 });
+      expect(story.violations).toEqual([
+        expect.stringMatching(/^I4 without a fault: k#1/),
+        expect.stringMatching(/^I4 without a fault: k#2/),
+      ]);
+    });
+
+    it('what a failover cannot have taken', () => {
+      const story = new Story(4);
+      story.failover(3_500, 3_600, 4_500);
+      story.stored.splice(2, 1);
+      story.handle(2, 4_600);
+      expect(story.violations).toEqual([
+        expect.stringMatching(/^I1 k#3 was accepted as 0\/3-0 and is not in the streams/),
+        expect.stringMatching(/^I4 in one ownership: k#2/),
+      ]);
+    });
+
+    it('a refusal of a Redis that is not full, and of a producer that lives', () => {
+      const story = new Story(2);
+      story.refuse(3, 5_500, 'MQ_SEND_REFUSED', 'MqSendError: Redis refused: OOM command not allowed');
+      story.refuse(4, 8_000, 'MQ_CLOSED');
+      expect(story.violations).toEqual([
+        expect.stringMatching(/^I0 k#3 was refused \(MQ_SEND_REFUSED\)/),
+        expect.stringMatching(/^I0 k#4 was refused \(MQ_CLOSED\)/),
+      ]);
+    });
+
+    it('a partition that was silent while messages waited', () => {
+      const story = new Story(1);
+      story.send(2);
+      story.handle(2, 4_500);
+      expect(story.violations).toEqual([expect.stringContaining('I6 g:0 was silent for 2501 ms without a fault')]);
+    });
+
+    it('but not while a handler ran, or a fault was felt', () => {
+      const story = new Story(1);
+      story.handle(1, 2_000, { attempt: 1, takesMs: 1 });
+      story.records.splice(-2);
+      story.send(2);
+      story.fault('stop-redis', 'redis', 1_500, 2_500);
+      story.handle(2, 6_000);
+      expect(story.violations).toEqual([]);
+    });
+
+    it('a fault that met nobody', () => {
+      const story = new Story(1);
+      story.faults.push({ kind: 'cut-read', target: '', from: 500, to: 600, detail: '', missed: true });
+      expect(story.violations).toEqual(['I0 cut-read met nobody']);
     });
 
     it('a message that comes under another event id', () => {
@@ -327,18 +421,5 @@ describe('the checker of the soak', () => {
       story.mishaps.push('partition 3 is not drained');
       expect(story.violations).toEqual(['I6 partition 3 is not drained']);
     });
-  });
-});
-
-describe('the plan of the faults', () => {
-  it('is the same for the same seed, has one every one to three seconds, and kills Redis only where that is allowed', () => {
-    const plan = planFaults('7', 120_000, true);
-    expect(plan).toEqual(planFaults('7', 120_000, true));
-    expect(plan).not.toEqual(planFaults('8', 120_000, true));
-    const gaps = plan.slice(1).map(({ atMs }, i) => atMs - plan[i]!.atMs);
-    expect(Math.min(...gaps)).toBeGreaterThanOrEqual(1_000);
-    expect(Math.max(...gaps)).toBeLessThanOrEqual(3_000);
-    expect(plan.some(({ kind }) => kind === 'kill Redis')).toBe(true);
-    expect(planFaults('7', 120_000, false).some(({ kind }) => kind === 'kill Redis')).toBe(false);
   });
 });

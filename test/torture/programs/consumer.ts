@@ -1,26 +1,26 @@
-// One instance of an application whose handlers write down all they do, fail now and then and are slow now and then.
+// One instance of an application whose handlers write down all they do, and fail, reject, hang or are slow now and then.
 import 'reflect-metadata';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { DeadLetter, RedisStreamsMqModule, type StreamContext, StreamHandler } from 'nestjs-redis-streams-mq';
+import { DeadLetter, MqHandlerTimeoutError, RedisStreamsMqModule } from 'nestjs-redis-streams-mq';
+import { type StreamContext, StreamHandler } from 'nestjs-redis-streams-mq';
 import { MqInstances } from '../../../libs/redis-streams-mq/src/nest/mq-instances.js';
-import { type MessageName, type Outcome, RecordFile } from '../chaos/soak-record.js';
-import { awaitSetup, fateOf, GROUPS, soakOptions, tell, TOPIC } from '../chaos/soak-setup.js';
-import { watchPartitions, witness } from '../chaos/soak-witness.js';
+import { type MessageName, type Outcome, RecordFile } from './record.js';
+import { awaitSetup, fateOf, GROUPS, moduleOptions, tell, TOPIC } from './setup.js';
+import { watchPartitions, witness } from './witness.js';
 
 const setup = await awaitSetup();
 const record = new RecordFile(setup.file);
 let calls = 0;
 
 async function work(message: MessageName, ctx: StreamContext): Promise<Outcome> {
-  const fate = fateOf(setup.seed, ctx.group, message.key, message.seq, ctx.attempt);
-  if (fate.takesMs > 0) {
-    const { heedsSignal, takesMs } = fate;
-    const cut = await sleep(takesMs, false, heedsSignal ? { signal: ctx.signal } : {}).catch(() => true);
-    if (cut) return 'aborted';
-  }
-  return fate.outcome;
+  const { outcome, takesMs, heedsSignal } = fateOf(setup.seed, ctx.group, message.key, message.seq, ctx.attempt);
+  if (takesMs === 0) return outcome;
+  const { signal } = ctx;
+  const isCut = await sleep(takesMs, false, heedsSignal ? { signal } : {}).catch(() => true);
+  if (signal.reason instanceof MqHandlerTimeoutError) return 'timed out';
+  return isCut ? 'aborted' : outcome;
 }
 
 async function handle({ key, seq }: MessageName, ctx: StreamContext): Promise<void> {
@@ -45,7 +45,7 @@ class Handlers {
   }
 }
 
-@Module({ imports: [RedisStreamsMqModule.forRoot(soakOptions(setup))], providers: [Handlers] })
+@Module({ imports: [RedisStreamsMqModule.forRoot(moduleOptions(setup))], providers: [Handlers] })
 class AppModule {}
 
 const writeState = watchPartitions(record);

@@ -9,10 +9,11 @@ export interface MessageName {
   readonly seq: number;
 }
 
-export type Outcome = 'success' | 'failed' | 'rejected' | 'aborted';
+/** `timed out`: the engine had given the call up before it ended. */
+export type Outcome = 'success' | 'failed' | 'rejected' | 'aborted' | 'timed out';
 
 /** What a process writes down at once, before it goes on. `at` is on the clock of `monotonicMs`. */
-export type SoakRecord = { readonly at: number } & (
+export type TortureRecord = { readonly at: number } & (
   | ({ readonly type: 'sending'; readonly eventId: string } & MessageName)
   | ({
       readonly type: 'accepted';
@@ -49,9 +50,9 @@ export type SoakRecord = { readonly at: number } & (
 );
 
 /** What came from where: `process` is `consumer-1#2` for the second life of `consumer-1`. */
-export type Witnessed<R extends SoakRecord = SoakRecord> = R & { readonly process: string };
+export type Witnessed<R extends TortureRecord = TortureRecord> = R & { readonly process: string };
 
-export type RecordOf<T extends SoakRecord['type']> = Extract<SoakRecord, { type: T }>;
+export type RecordOf<T extends TortureRecord['type']> = Extract<TortureRecord, { type: T }>;
 
 type Unstamped<R> = R extends unknown ? Omit<R, 'at'> : never;
 
@@ -63,7 +64,7 @@ export class RecordFile {
     this.file = openSync(path, 'a');
   }
 
-  write(record: Unstamped<SoakRecord>): void {
+  write(record: Unstamped<TortureRecord>): void {
     writeSync(this.file, `${JSON.stringify({ at: monotonicMs(), ...record })}\n`);
   }
 }
@@ -72,7 +73,7 @@ export class RecordFile {
 export function readRecords(path: string, process: string): Witnessed[] {
   const lines = readFileSync(path, 'utf8').split('\n');
   // What follows the last end of line was cut off by a kill, or is nothing.
-  return lines.slice(0, -1).map((line) => ({ ...(JSON.parse(line) as SoakRecord), process }));
+  return lines.slice(0, -1).map((line) => ({ ...(JSON.parse(line) as TortureRecord), process }));
 }
 
 const LOOK_MS = 100;
