@@ -20,11 +20,12 @@ export class Child {
 
   private record: HandlingRecord | undefined;
 
-  private constructor() {
+  private constructor(env: NodeJS.ProcessEnv) {
     this.process = fork(join(process.cwd(), 'test/support/child-instance.ts'), {
       execArgv: ['--conditions=@redis-streams-mq/source', '--import', '@swc-node/register/esm-register'],
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       serialization: 'advanced',
+      env: { ...process.env, ...env },
     });
     this.process.on('message', (message: FromChild) => this.heard(message));
     this.process.on('exit', (code, signal) => {
@@ -37,8 +38,8 @@ export class Child {
   }
 
   /** A process that is ready to become an instance without delay: loading the code takes a second or more. */
-  static async load(): Promise<Child> {
-    const child = new Child();
+  static async load(env: NodeJS.ProcessEnv = {}): Promise<Child> {
+    const child = new Child(env);
     await child.until(() => child.loaded, 'the child to load', 30_000);
     return child;
   }

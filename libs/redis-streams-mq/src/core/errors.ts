@@ -1,3 +1,5 @@
+import { types } from 'node:util';
+
 export interface MqErrorOptions {
   readonly cause?: unknown;
   /** Whether the same call may succeed later without a change by the caller. */
@@ -107,7 +109,7 @@ export interface ThrownDescription {
 /** Never throws: anything may be thrown, also a revoked proxy or an object whose getters throw. */
 export function describeThrown(thrown: unknown): ThrownDescription {
   try {
-    if (!(thrown instanceof Error)) return { name: typeof thrown, message: plainText(thrown), stack: null };
+    if (!(thrown instanceof Error || types.isNativeError(thrown))) return { name: typeof thrown, message: plainText(thrown), stack: null };
     const { name, message, stack } = thrown as { name: unknown; message: unknown; stack?: unknown };
     return {
       name: typeof name === 'string' ? name : 'Error',

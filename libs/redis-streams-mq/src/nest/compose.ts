@@ -18,7 +18,7 @@ import { checkServer } from '../redis/boot-check.js';
 import { Connections } from '../redis/connections.js';
 import type { Use } from '../redis/needed-commands.js';
 import { checkPermissions, NOT_ALLOWED } from '../redis/permission-check.js';
-import { replyCode } from '../redis/redis-errors.js';
+import { connectionFailureText, isConnectionRefusal, replyCode } from '../redis/redis-errors.js';
 import { redisOptionProblems, type RedisOption } from '../redis/redis-option.js';
 import { call } from '../redis/script.js';
 import { probe } from '../redis/scripts/probe.script.js';
@@ -145,9 +145,11 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     const { bootTimeoutMs } = options;
     const ready = await Promise.all([command.whenReady(bootTimeoutMs), control.whenReady(bootTimeoutMs)]);
     if (ready.every(Boolean)) return;
+    const cause = command.failure ?? control.failure;
     throw new MqRedisError(
       'MQ_REDIS_UNREACHABLE',
-      `Redis is not reachable within bootTimeoutMs ${bootTimeoutMs} and failFast is on`,
+      `Redis is not reachable within bootTimeoutMs ${bootTimeoutMs} and failFast is on: ${connectionFailureText(cause)}`,
+      { cause },
     );
   }
 
@@ -192,6 +194,13 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     }
   }
 
+  /** @throws MqRedisError `MQ_REDIS_NOT_ALLOWED` when the server is there and does not take us. */
+  function refuseRefused(): void {
+    const cause = control.failure;
+    if (cause === undefined || !isConnectionRefusal(cause)) return;
+    throw new MqRedisError(NOT_ALLOWED, `Redis refuses the connection: ${connectionFailureText(cause)}`, { cause });
+  }
+
   /** A server that is away is looked at when it comes. What it refuses can stop the boot no more, and is said. */
   async function lookLater(use: Use): Promise<void> {
     try {
@@ -218,6 +227,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
       try {
         if (options.failFast) await reach();
         const hasLooked = (await control.whenConnected(FIRST_LOOK_MS)) && (await look(use));
+        if (!hasLooked) refuseRefused();
         if (!hasLooked) void lookLater(use);
       } catch (error) {
         connections.close();

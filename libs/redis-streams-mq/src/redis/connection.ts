@@ -18,6 +18,8 @@ export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly o
  */
 export class Connection {
   private destroyed = false;
+  /** The last error while it is not ready. */
+  failure: unknown;
 
   constructor(
     readonly name: string,

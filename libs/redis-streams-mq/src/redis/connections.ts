@@ -94,10 +94,16 @@ export class Connections {
   private adopt(name: string, client: Client): Connection {
     const connection = new Connection(name, client, this.deps.clock);
     const { events } = this.deps;
-    const onReady = (): void => events.emit('connection', { name, state: 'ready' });
+    const onReady = (): void => {
+      connection.failure = undefined;
+      events.emit('connection', { name, state: 'ready' });
+    };
     const onClose = (): void => events.emit('connection', { name, state: 'closed' });
     // Without a listener ioredis prints each attempt; it must stay until the client is gone for good.
     const onError = (error: unknown): void => {
+      connection.failure = error;
+      // ioredis would go on with database 0.
+      if (commandOf(error) === 'select') client.disconnect(true);
       if (!connection.isDestroyed) events.emit('connection', { name, state: 'error', error });
     };
     // ioredis gives up for good when a disconnect of its own meets a connect that is under way.
@@ -117,4 +123,9 @@ export class Connections {
 function connect(client: Client): void {
   // A failed first attempt is retried by ioredis and reported through the error listener.
   client.connect().catch(() => undefined);
+}
+
+/** The command that an error reply answers. */
+function commandOf(error: unknown): string | undefined {
+  return (error as { command?: { name?: string } } | undefined)?.command?.name;
 }

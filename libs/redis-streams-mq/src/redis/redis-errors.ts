@@ -1,5 +1,5 @@
 import type { FaultClass } from '../core/events.js';
-import { MqRedisError } from '../core/errors.js';
+import { MqRedisError, thrownText } from '../core/errors.js';
 
 const TRANSIENT_REPLIES = new Set([
   'LOADING',
@@ -81,4 +81,27 @@ export function redisTimeout(name: string, ms: number): MqRedisError {
 
 export function isRedisTimeout(error: unknown): boolean {
   return error instanceof MqRedisError && error.code === 'MQ_REDIS_TIMEOUT';
+}
+
+const TLS_CODE = /^(ERR_SSL|ERR_TLS|EPROTO|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH)/;
+
+/** Why there is no connection, for people: the last error of a client that does not get ready. */
+export function connectionFailureText(error: unknown): string {
+  const hint = 'do both sides speak TLS, or neither?';
+  if (error === undefined) return `the server closes each connection at once; ${hint}`;
+  const cause = failureOfNode(error);
+  const { code = '' } = cause as NodeJS.ErrnoException;
+  if (code === 'ECONNRESET') return `${thrownText(cause)}; ${hint}`;
+  return TLS_CODE.test(code) ? `TLS failed: ${thrownText(cause)} (${code})` : thrownText(cause);
+}
+
+/** The server is there, and does not want this user, password or database number. */
+export function isConnectionRefusal(error: unknown): boolean {
+  const cause = failureOfNode(error);
+  return classifyRedisError(cause) === 'configuration' || /DB index is out of range/.test(thrownText(cause));
+}
+
+/** In Cluster the reason is inside. */
+function failureOfNode(error: unknown): unknown {
+  return (error as { lastNodeError?: unknown } | undefined)?.lastNodeError ?? error;
 }
