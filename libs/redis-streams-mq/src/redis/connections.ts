@@ -3,6 +3,7 @@ import type { Clock } from '../core/clock.js';
 import type { MqEvents } from '../core/events.js';
 import { Connection, type Client } from './connection.js';
 import { createClient } from './create-client.js';
+import { wasNotSent } from './redis-errors.js';
 import type { RedisOption } from './redis-option.js';
 
 export interface ConnectionsDeps {
@@ -101,7 +102,8 @@ export class Connections {
     const onClose = (): void => events.emit('connection', { name, state: 'closed' });
     // Without a listener ioredis prints each attempt; it must stay until the client is gone for good.
     const onError = (error: unknown): void => {
-      connection.failure = error;
+      // What is refused because of the failure says nothing about it.
+      if (!wasNotSent(error)) connection.failure = error;
       // ioredis would go on with database 0.
       if (commandOf(error) === 'select') client.disconnect(true);
       if (!connection.isDestroyed) events.emit('connection', { name, state: 'error', error });

@@ -30,6 +30,9 @@ export async function checkPermissions(connection: Connection, keys: ProbeKeys, 
     ['XADD', keys.data, 'NOMKSTREAM', '*', 'f', 'v'],
     ...commands.map((command) => probeOf(command, keys.control)),
   ]);
+  if (made?.ok === false && replyCode(made.error) === 'NOAUTH') {
+    throw new MqRedisError(NOT_ALLOWED, `Redis refuses the connection: ${made.error.message}`, { cause: made.error });
+  }
   const missing = commands.flatMap(({ name }, i) => refusal(replies[i], name));
   const noControl = isKeyRefused(made);
   const noData = isKeyRefused(read) || isKeyRefused(written);
