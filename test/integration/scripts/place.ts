@@ -6,7 +6,8 @@ import {
   type TopicKeys,
 } from '../../../libs/redis-streams-mq/src/core/keys.js';
 import { Connection } from '../../../libs/redis-streams-mq/src/redis/connection.js';
-import { createClient, type RedisOption } from '../../../libs/redis-streams-mq/src/redis/redis-option.js';
+import { createClient } from '../../../libs/redis-streams-mq/src/redis/create-client.js';
+import type { RedisOption } from '../../../libs/redis-streams-mq/src/redis/redis-option.js';
 import {
   type Arg,
   asEntries,

@@ -197,7 +197,7 @@ function nameProblems(name: string, where: string, known: readonly string[]): st
     : [`${where}.${name} is not an option of ioredis; did you mean ${where}.${nearest}?`];
 }
 
-const letters = (name: string): string => [...name.toLowerCase()].sort().join('');
+const letters = (name: string): string => name.toLowerCase().split('').sort().join('');
 
 const TLS_PROFILES = ['RedisCloudFixed', 'RedisCloudFlexible'];
 
