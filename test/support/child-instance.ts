@@ -1,5 +1,6 @@
 // Runs in a process of its own: an instance of the engine that a test can kill or stop. See child.ts.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Registry } from 'prom-client';
 import type { MqEventName } from '../../libs/redis-streams-mq/src/core/events.js';
 import type { ReceivedMessage } from '../../libs/redis-streams-mq/src/core/handler.js';
 import type { ChildBehaviour, ChildSetup, FromChild, ToChild } from './child-protocol.js';
@@ -20,6 +21,7 @@ const REPORTED: readonly MqEventName[] = [
   'fault',
 ];
 
+const registry = new Registry();
 let instance: TestInstance | undefined;
 let calls = 0;
 
@@ -45,13 +47,19 @@ async function work(n: number, behaviour: ChildBehaviour, told: Promise<void>): 
   if (failOn.includes(n)) throw new Error(`fails on ${n}`);
 }
 
-async function start({ name, options, handlers }: ChildSetup): Promise<void> {
-  instance = await TestInstance.open(options);
+function skewClock(byMs: number): void {
+  const now = Date.now.bind(Date);
+  Date.now = () => now() + byMs;
+}
+
+async function start({ name, options, handlers, clockSkewMs = 0 }: ChildSetup): Promise<void> {
+  if (clockSkewMs !== 0) skewClock(clockSkewMs);
+  instance = await TestInstance.open(options, { registry });
   for (const event of REPORTED) {
     instance.runtime.events.on(event, (payload) => {
       const { error } = payload as { error?: unknown };
       const told = error instanceof Error ? { ...payload, error: `${error.name}: ${error.message}` } : payload;
-      void tell({ type: 'event', name: event, payload: told });
+      void tell({ type: 'event', name: event, payload: told, at: nowMs() });
     });
   }
   const handle = (behaviour: ChildBehaviour) => async (message: ReceivedMessage) => {
@@ -90,9 +98,23 @@ async function closeAndWait(): Promise<void> {
   process.disconnect();
 }
 
+async function scrape(): Promise<void> {
+  await tell({ type: 'metrics', text: await registry.metrics() });
+}
+
+function obey(message: ToChild): Promise<void> {
+  switch (message.type) {
+    case 'setup':
+      return start(message.setup);
+    case 'scrape':
+      return scrape();
+    case 'close':
+      return closeAndWait();
+  }
+}
+
 process.on('message', (message: ToChild) => {
-  const done = message.type === 'setup' ? start(message.setup) : closeAndWait();
-  done.catch((error: unknown) => {
+  obey(message).catch((error: unknown) => {
     console.error(error);
     process.exit(1);
   });

@@ -22,14 +22,18 @@ export interface ChildSetup {
   name: string;
   options: MqOptions;
   handlers: { topic: string; group: string; behaviour?: ChildBehaviour; options?: StreamHandlerOptions }[];
+  /** By how much this process' wall clock is wrong, in milliseconds. */
+  clockSkewMs?: number;
 }
 
-export type ToChild = { type: 'setup'; setup: ChildSetup } | { type: 'close' };
+export type ToChild = { type: 'setup'; setup: ChildSetup } | { type: 'scrape' } | { type: 'close' };
 
 export type FromChild =
   | { type: 'loaded' }
   | { type: 'started' }
   | { type: 'call'; at: number; call: HandlerCall }
   | { type: 'end'; at: number; endedAt: number }
-  | { type: 'event'; name: MqEventName; payload: unknown }
+  /** `at`: on the clock of `nowMs`. */
+  | { type: 'event'; name: MqEventName; payload: unknown; at: number }
+  | { type: 'metrics'; text: string }
   | { type: 'closed'; afterMs: number };

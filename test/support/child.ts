@@ -13,6 +13,7 @@ export class Child {
   closedAfterMs: number | undefined;
   private readonly process: ChildProcess;
   private readonly calls = new Map<number, HandlerCall>();
+  private metrics: string | undefined;
   private loaded = false;
   private started = false;
   private output = '';
@@ -49,6 +50,14 @@ export class Child {
     this.record = record;
     this.send({ type: 'setup', setup });
     await this.until(() => this.started, 'the child to start');
+  }
+
+  /** Its metrics, as Prometheus would get them. */
+  async scrape(): Promise<string> {
+    this.metrics = undefined;
+    this.send({ type: 'scrape' });
+    await this.until(() => this.metrics !== undefined, 'the metrics');
+    return this.metrics!;
   }
 
   get hasEnded(): boolean {
@@ -113,7 +122,10 @@ export class Child {
         this.calls.get(message.at)!.endedAt = message.endedAt;
         break;
       case 'event':
-        this.events.add(message.name, message.payload);
+        this.events.add(message.name, message.payload, message.at);
+        break;
+      case 'metrics':
+        this.metrics = message.text;
         break;
       case 'closed':
         this.closedAfterMs = message.afterMs;

@@ -257,7 +257,7 @@ describe('resolveOptions', () => {
   });
 
   it.each([0, -1, 0.5, 2.9997, NaN, '30s', '30', Infinity, -Infinity, 2 ** 31 / 1000, 2 ** 31, null, 15n, {}])(
-    'refuses a lease of %p seconds',
+    'DEL-06 refuses a lease of %p seconds',
     (leaseTtlSeconds) => {
       const problems = problemsOf({ leaseTtlSeconds, renewIntervalSec: 0.2, consumerPollTimeoutMs: 100 });
       expect(problems).toHaveLength(1);
@@ -271,9 +271,17 @@ describe('resolveOptions', () => {
     [2.999, 2999],
     [1.001, 1001],
     [2_147_483.647, MAX_TIMER_MS],
-  ])('takes a lease of %p seconds as %p ms', (leaseTtlSeconds, leaseTtlMs) => {
+  ])('DEL-06 takes a lease of %p seconds as %p ms', (leaseTtlSeconds, leaseTtlMs) => {
     expect(resolve({ leaseTtlSeconds, renewIntervalSec: 0.2, consumerPollTimeoutMs: 100 }).leaseTtlMs).toBe(leaseTtlMs);
   });
+
+  it.each([3, 3.001, 15, 0, -1, 0.0005, NaN, Infinity, '1s', null])(
+    'DEL-06 refuses to renew a lease of 6 seconds every %p seconds',
+    (renewIntervalSec) => {
+      const problems = problemsOf({ leaseTtlSeconds: 6, renewIntervalSec });
+      expect(problems).toEqual([expect.stringMatching(/^renewIntervalSec /)]);
+    },
+  );
 
   it('never takes text for a number or a number for a boolean in camelCase', () => {
     for (const name of ofKind('number')) expect(problemsOf({ [name]: '5000' })).toHaveLength(1);

@@ -26,7 +26,7 @@ describe('backoffMs', () => {
     expect(backoffMs(attempt, bounds, most)).toBe(1000);
   });
 
-  it.each([Infinity, Number.MAX_SAFE_INTEGER, 1e308])('stays at the maximum for attempt %p', (attempt) => {
+  it.each([Infinity, Number.MAX_SAFE_INTEGER, 1e308])('DEL-19 stays at the maximum for attempt %p', (attempt) => {
     expect(backoffMs(attempt, bounds, most)).toBe(60_000);
   });
 
