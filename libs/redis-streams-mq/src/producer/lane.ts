@@ -15,6 +15,8 @@ export interface LaneItem {
   readonly deadline: number;
   readonly resolve: (result: StoredResult) => void;
   readonly reject: (error: MqSendError) => void;
+  /** Hears the partition before the item settles. */
+  readonly placed: (partition: number) => void;
   /** It may be stored: it was sent, and nothing said since that it was not stored. */
   sent: boolean;
   /** An earlier try had no answer, and only a later try of its script can tell what became of it. */
@@ -25,15 +27,20 @@ export interface LaneItem {
 export interface LaneDeps extends LaneWireDeps {
   readonly clock: Clock;
   readonly events: MqEvents;
-  /** The stream is not there: makes it again, or rejects with the reason why not. */
-  readonly restoreTopic: () => Promise<void>;
+  /**
+   * The stream is not there: makes it again, or rejects with the reason why not. False when the topic is there and has no
+   * such partition any more.
+   */
+  readonly restoreTopic: () => Promise<boolean>;
+  /** Takes what this lane cannot send, in order, and sends it where the topic has it now. */
+  readonly moveOn: (items: readonly LaneItem[]) => void;
 }
 
 const MAX_BATCH = 500;
 const MAX_BATCH_BYTES = 1_048_576;
 /** Entries may be as large as `maxPayloadBytes`. */
 const VERIFY_PAGE = 200;
-/** How far the server's clock may jump ahead between a send and the look for it. */
+/** How far the server's clock may run ahead of ours between a send and the look for it. */
 const CLOCK_SLACK_MS = 60_000;
 const MAX_VERIFY_PAGES = 500;
 
@@ -51,6 +58,8 @@ export class Lane {
   private timerAt = Infinity;
   private inFlight: LaneItem[] = [];
   private lastId: string | undefined;
+  /** When `lastId` was stored by this lane, on the monotonic clock: together they tell what time the server has by now. */
+  private lastStoredAt: number | undefined;
   /** On the monotonic clock, in milliseconds. */
   private batchSentAt = 0;
   /** Redis refused for a while: one message goes ahead, or the end of that in mid-batch would let later ones overtake. */
@@ -161,12 +170,12 @@ export class Lane {
       this.deps.events.emit('produced', { topic, partition, count: stored });
     }
     if (unknown.length > 0) for (const item of await this.verify(unknown)) again.add(item);
-    if (gone.length > 0) {
-      await this.restore(gone);
-      for (const item of gone) again.add(item);
-    }
+    const isHere = gone.length === 0 || (await this.restore(gone));
+    for (const item of gone) again.add(item);
     // In the order of the batch, whatever it was that kept each of them out.
-    if (again.size > 0) await this.requeue(batch.filter((item) => again.has(item)));
+    const open = batch.filter((item) => again.has(item));
+    if (!isHere) this.deps.moveOn([...open, ...this.queue.splice(0)].filter((item) => !item.settled));
+    else if (open.length > 0) await this.requeue(open);
   }
 
   /**
@@ -223,7 +232,8 @@ export class Lane {
 
   /**
    * Nothing of the batch can be before this: the last id known when it was sent, or the server's time then, whichever is
-   * later. The second keeps the scan short for a lane that had been idle; it is not used when ids run ahead of the clock.
+   * later. The second keeps the scan short for a lane that had been idle; it is not used when ids run ahead of the clock,
+   * nor when the server's clock is not where it should be: it was set, or this process stood still with its machine.
    */
   private async scanFrom(): Promise<string> {
     const lastId = this.lastId ?? '0-0';
@@ -232,7 +242,10 @@ export class Lane {
     const serverNow = seconds! * 1_000 + Math.floor(micros! / 1_000);
     const sentAt = Math.floor(serverNow - (clock.monotonic() - this.batchSentAt) - CLOCK_SLACK_MS);
     const lastAt = streamIdTime(lastId);
-    return serverNow > lastAt && sentAt > lastAt ? `${sentAt}-0` : lastId;
+    if (this.lastStoredAt === undefined) return lastId;
+    const expectedNow = lastAt + (clock.monotonic() - this.lastStoredAt);
+    const isSteady = Math.abs(serverNow - expectedNow) < CLOCK_SLACK_MS;
+    return isSteady && serverNow > lastAt && sentAt > lastAt ? `${sentAt}-0` : lastId;
   }
 
   private async readTail(): Promise<string> {
@@ -240,18 +253,21 @@ export class Lane {
     return last?.id ?? '0-0';
   }
 
-  private async restore(gone: readonly LaneItem[]): Promise<void> {
+  /** False when the topic has no such partition any more. */
+  private async restore(gone: readonly LaneItem[]): Promise<boolean> {
     this.lastId = undefined;
+    this.lastStoredAt = undefined;
     try {
-      await this.deps.restoreTopic();
+      return await this.deps.restoreTopic();
     } catch (error) {
       const isFull = replyCode(error) === 'OOM';
-      if (classifyRedisError(error) === 'transient' && !isFull) return;
+      if (classifyRedisError(error) === 'transient' && !isFull) return true;
       for (const item of gone) {
         const message = `topic ${this.deps.topic} does not exist: ${(error as Error).message}`;
         if (isFull) this.refuse(item, error);
         else this.reject(item, 'MQ_TOPIC_NOT_FOUND', message, error);
       }
+      return true;
     }
   }
 
@@ -292,7 +308,10 @@ export class Lane {
   }
 
   private resolve(item: LaneItem, result: StoredResult): void {
-    if (result.id !== null && !result.duplicate) this.lastId = result.id;
+    if (result.id !== null && !result.duplicate) {
+      this.lastId = result.id;
+      this.lastStoredAt = this.deps.clock.monotonic();
+    }
     if (item.settled) return;
     item.settled = true;
     item.resolve(result);

@@ -151,6 +151,7 @@ export class MqProducer {
         sent: false,
         doubtful: false,
         settled: false,
+        placed: (chosen) => (partition = chosen),
         resolve: ({ id, duplicate }: StoredResult) => {
           this.pending--;
           resolve({ topic, partition, id, eventId, duplicate });
@@ -160,7 +161,7 @@ export class MqProducer {
           reject(error);
         },
       };
-      this.sender(topic).push(item, (chosen) => (partition = chosen));
+      this.sender(topic).push(item);
     });
   }
 

@@ -5,7 +5,7 @@ import { classifyRedisError, replyCode } from '../redis/redis-errors.js';
 import type { TopicMeta, TopicRegistry } from '../redis/topic-registry.js';
 import { Lane, type LaneDeps, type LaneItem } from './lane.js';
 
-export interface TopicSenderDeps extends Omit<LaneDeps, 'partition' | 'incarnation' | 'restoreTopic'> {
+export interface TopicSenderDeps extends Omit<LaneDeps, 'partition' | 'incarnation' | 'restoreTopic' | 'moveOn'> {
   readonly topics: TopicRegistry;
   readonly defaultPartitioner: DefaultPartitioner;
   readonly partitioner: Partitioner | undefined;
@@ -20,7 +20,7 @@ export class TopicSender {
   private readonly lanes: Lane[] = [];
   private meta: TopicMeta | null = null;
   /** Sends that came before the meta; a later one may not overtake them. */
-  private waiting: { readonly item: LaneItem; readonly placed: (partition: number) => void }[] = [];
+  private waiting: LaneItem[] = [];
   private loading = false;
   private timer: Timer | undefined;
   private timerAt = Infinity;
@@ -33,14 +33,13 @@ export class TopicSender {
     return this.waiting.length + this.lanes.reduce((sum, lane) => sum + lane.size, 0);
   }
 
-  /** `placed` hears the partition before the item settles. */
-  push(item: LaneItem, placed: (partition: number) => void): void {
+  push(item: LaneItem): void {
     if (this.meta !== null) {
-      this.place(item, placed, this.meta);
+      this.place(item, this.meta);
       this.refreshWhenOld();
       return;
     }
-    this.waiting.push({ item, placed });
+    this.waiting.push(item);
     this.watchDeadline(item.deadline);
     if (!this.loading) {
       this.loading = true;
@@ -51,7 +50,7 @@ export class TopicSender {
   close(): void {
     this.closed = true;
     this.timer?.cancel();
-    for (const { item } of this.waiting.splice(0)) {
+    for (const item of this.waiting.splice(0)) {
       this.reject(item, 'MQ_CLOSED', 'the producer was closed before the message was sent');
     }
     for (const lane of this.lanes) lane.close();
@@ -71,7 +70,7 @@ export class TopicSender {
     );
   }
 
-  private place(item: LaneItem, placed: (partition: number) => void, meta: TopicMeta): void {
+  private place(item: LaneItem, meta: TopicMeta): void {
     let partition: number;
     try {
       partition = this.partitionOf(item, meta.partitionCount);
@@ -81,7 +80,7 @@ export class TopicSender {
       item.reject(error as MqSendError);
       return;
     }
-    placed(partition);
+    item.placed(partition);
     this.lane(partition).push(item);
   }
 
@@ -123,7 +122,8 @@ export class TopicSender {
           ...this.deps,
           partition: p,
           incarnation: () => this.meta?.incarnation ?? '',
-          restoreTopic: () => this.restore(),
+          restoreTopic: async () => p < (await this.restore()),
+          moveOn: (items) => this.moveOn(items),
         });
       }
       lane = this.lanes[partition]!;
@@ -158,27 +158,36 @@ export class TopicSender {
     }
     this.loading = false;
     if (this.meta === null) return;
-    for (const { item, placed } of this.waiting.splice(0)) this.place(item, placed, this.meta);
+    for (const item of this.waiting.splice(0)) this.place(item, this.meta);
   }
 
-  /** The stream was not there. Meta that is gone as well means that the server lost its data: it is made again as it was. */
-  private async restore(): Promise<void> {
+  /**
+   * The stream was not there. Meta that is gone as well means that the server lost its data: it is made again as it was.
+   * Returns how many partitions there are.
+   */
+  private async restore(): Promise<number> {
     const { topic, topics } = this.deps;
     const known = this.meta;
     topics.forget(topic);
     const meta = await topics.ensure(topic, known?.partitionCount ?? this.deps.defaultPartitionCount);
     await topics.ensureStreams(meta);
     this.meta = meta;
+    return meta.partitionCount;
+  }
+
+  /** The topic was made again with fewer partitions: what was bound for one that is no more goes where its key goes now. */
+  private moveOn(items: readonly LaneItem[]): void {
+    for (const item of items) this.place(item, this.meta!);
   }
 
   private refuseWaiting(error: unknown): void {
     const code = error instanceof MqSendError ? error.code : 'MQ_SEND_REFUSED';
     const message = thrownText(error);
-    for (const { item } of this.waiting.splice(0)) this.reject(item, code, message, error);
+    for (const item of this.waiting.splice(0)) this.reject(item, code, message, error);
   }
 
   private earliest(): number {
-    return this.waiting.reduce((min, { item }) => Math.min(min, item.deadline), Infinity);
+    return this.waiting.reduce((min, item) => Math.min(min, item.deadline), Infinity);
   }
 
   private watchDeadline(deadline: number): void {
@@ -192,7 +201,7 @@ export class TopicSender {
   private expire(): void {
     this.timerAt = Infinity;
     const now = this.deps.clock.monotonic();
-    this.waiting = this.waiting.filter(({ item }) => {
+    this.waiting = this.waiting.filter((item) => {
       if (item.deadline > now) return true;
       this.reject(
         item,
