@@ -1,4 +1,5 @@
 import { MqAdminError } from '../core/errors.js';
+import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
 import { assertTopicName } from '../core/names.js';
 import { MAX_PARTITION_COUNT } from '../core/options.js';
@@ -24,6 +25,7 @@ export interface AdminDeps {
   readonly connection: Connection;
   readonly keys: Keys;
   readonly topics: TopicRegistry;
+  readonly events: MqEvents;
   readonly defaultPartitionCount: number;
 }
 
@@ -41,7 +43,7 @@ export class MqAdmin {
   }
 
   /**
-   * Makes a topic; one that exists is left as it is and returned with the count it has.
+   * Makes a topic; one that exists is left as it is and returned with the count it has, with a warning if another was asked for.
    * @throws MqAdminError `MQ_INVALID_ARGUMENT`, MqInvalidNameError
    */
   async createTopic(topic: string, options: { readonly partitionCount?: number } = {}): Promise<TopicMeta> {
@@ -53,7 +55,14 @@ export class MqAdmin {
         `partitionCount must be an integer from 1 to ${MAX_PARTITION_COUNT}`,
       );
     }
-    return this.deps.topics.ensure(topic, count);
+    const meta = await this.deps.topics.ensure(topic, count);
+    if (options.partitionCount !== undefined && meta.partitionCount !== count) {
+      this.deps.events.emit('warning', {
+        message: 'a topic exists with another partition count than was asked for, and keeps it',
+        fields: { topic, partitionCount: meta.partitionCount, asked: count },
+      });
+    }
+    return meta;
   }
 
   /** @throws MqAdminError `MQ_TOPIC_NOT_FOUND` */

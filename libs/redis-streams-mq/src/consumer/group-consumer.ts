@@ -263,8 +263,19 @@ export class GroupConsumer {
       }
     }
     if (meta === null) return 0;
-    this.knownCounts.set(topic, meta.partitionCount);
-    return meta.partitionCount;
+    const { partitionCount } = meta;
+    const before = this.knownCounts.get(topic) ?? partitionCount;
+    if (before !== partitionCount) this.countChanged(topic, before, partitionCount);
+    this.knownCounts.set(topic, partitionCount);
+    return partitionCount;
+  }
+
+  private countChanged(topic: string, before: number, partitionCount: number): void {
+    const message =
+      partitionCount > before
+        ? 'the partition count of a topic was raised: keys have moved to other partitions'
+        : 'the partition count of a topic was lowered: what waits in the partitions beyond it is not read';
+    this.deps.events.emit('warning', { message, fields: { topic, group: this.deps.group, before, partitionCount } });
   }
 
   /** With the shard of its meta away, a topic is as it was when last seen; the other topics do not wait for it. */

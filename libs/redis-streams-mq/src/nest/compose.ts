@@ -110,6 +110,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     connection: patient,
     keys,
     topics: patientTopics,
+    events,
     defaultPartitionCount: options.defaultPartitionCount,
   });
   const health = new MqHealth({
