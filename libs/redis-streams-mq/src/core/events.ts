@@ -97,7 +97,7 @@ export class MqEvents {
       try {
         listener(payload);
       } catch (error) {
-        this.onListenerError(error, event);
+        this.report(error, event);
       }
     };
     this.emitter.on(event, guarded);
@@ -110,5 +110,13 @@ export class MqEvents {
 
   has(event: MqEventName): boolean {
     return this.emitter.listenerCount(event) > 0;
+  }
+
+  private report(error: unknown, event: MqEventName): void {
+    try {
+      this.onListenerError(error, event);
+    } catch {
+      // The application's logger throws as well: there is nobody left to tell, and the engine must go on.
+    }
   }
 }
