@@ -67,6 +67,12 @@ export class MqConsumer {
     return this.inFlight.count;
   }
 
+  /** For how long the oldest handler call that has not ended has been running, in milliseconds; 0 when none runs. */
+  get oldestCallMs(): number {
+    const ages = this.groups.flatMap((group) => [...group.consumers].map((partition) => partition.busyForMs ?? 0));
+    return Math.max(0, ...ages);
+  }
+
   get ownedCount(): number {
     return this.groups.reduce((sum, group) => sum + group.owned, 0);
   }

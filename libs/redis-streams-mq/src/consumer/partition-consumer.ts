@@ -69,6 +69,11 @@ export class PartitionConsumer {
     return this.worker.stuckForMs;
   }
 
+  /** For how long the handler call that has not ended has been running, in milliseconds, or `null`. */
+  get busyForMs(): number | null {
+    return this.worker.busyForMs;
+  }
+
   get room(): number {
     return this.intake.room;
   }

@@ -44,6 +44,8 @@ export class PartitionWorker {
   /** A handler that has not ended although its time is over. */
   private zombie: Promise<void> | null = null;
   private zombieSince = 0;
+  /** Since when code of the user runs, on the monotonic clock. */
+  private busySince: number | null = null;
   private loop: Promise<void> | undefined;
 
   constructor(private readonly deps: PartitionWorkerDeps) {
@@ -55,6 +57,11 @@ export class PartitionWorker {
   /** For how long a handler has overrun its time without ending, in milliseconds, or `null`. */
   get stuckForMs(): number | null {
     return this.zombie === null ? null : this.deps.clock.monotonic() - this.zombieSince;
+  }
+
+  /** For how long the handler call that has not ended has been running, in milliseconds, or `null`. */
+  get busyForMs(): number | null {
+    return this.busySince === null ? null : this.deps.clock.monotonic() - this.busySince;
   }
 
   start(): void {
@@ -128,10 +135,13 @@ export class PartitionWorker {
   private async handle(entry: Entry): Promise<void> {
     entry.state = 'running';
     if (entry.suspect && !(await this.markSuspect(entry))) return;
+    this.busySince = this.deps.clock.monotonic();
     const report = await this.deps.runner.run(entry);
-    if (report.ended !== null) {
+    if (report.ended === null) {
+      this.busySince = null;
+    } else {
       this.zombieSince = this.deps.clock.monotonic();
-      this.zombie = report.ended.finally(() => (this.zombie = null));
+      this.zombie = report.ended.finally(() => (this.zombie = this.busySince = null));
     }
     this.settle(entry, report);
   }

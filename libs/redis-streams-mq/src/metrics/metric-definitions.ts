@@ -151,6 +151,11 @@ export const gaugeDefinitions = {
     help: 'Messages read and not yet settled by this instance',
     labels: [],
   },
+  oldestCall: {
+    name: 'redis_streaming_mq_oldest_handler_call_ms',
+    help: 'Milliseconds for which the oldest handler call that has not ended has been running; 0 when none runs',
+    labels: [],
+  },
   maxInflight: {
     name: 'redis_streaming_mq_max_inflight',
     help: 'The option maxInFlight; 0 is no limit',

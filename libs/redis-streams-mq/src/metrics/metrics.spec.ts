@@ -9,6 +9,7 @@ const ofGroup = 'group="billing",mq="default",partition="3",topic="orders"';
 
 const idle: MetricGauges = {
   inflight: () => 0,
+  oldestCallMs: () => 0,
   maxInflight: () => 0,
   maxLeasedPartitions: () => 0,
   leasedPartitions: () => 0,
@@ -234,6 +235,7 @@ describe('MqMetrics, gauges', () => {
     let inflight = 3;
     const gauges: MetricGauges = {
       inflight: () => inflight,
+      oldestCallMs: () => 250,
       maxInflight: () => 100,
       maxLeasedPartitions: () => 16,
       leasedPartitions: () => 4,
@@ -242,6 +244,7 @@ describe('MqMetrics, gauges', () => {
     const { registry } = instance({ gauges });
     const expected = (now: number) => [
       `redis_streaming_mq_inflight{mq="default"} ${now}`,
+      'redis_streaming_mq_oldest_handler_call_ms{mq="default"} 250',
       'redis_streaming_mq_max_inflight{mq="default"} 100',
       'redis_streaming_mq_max_leased_partitions{mq="default"} 16',
       'redis_streaming_mq_leased_partitions{mq="default"} 4',

@@ -14,6 +14,7 @@ import { addGaugeSource, sharedCounter, sharedHistogram, type MetricsRegistry } 
 /** What the gauges show, asked at each scrape. Local state only: a scrape must not wait for Redis. */
 export interface MetricGauges {
   inflight(): number;
+  oldestCallMs(): number;
   maxInflight(): number;
   maxLeasedPartitions(): number;
   leasedPartitions(): number;
@@ -148,6 +149,7 @@ export class MqMetrics {
   private showGauges(): void {
     const { gauges } = this.deps;
     this.gauge(gaugeDefinitions.inflight, () => gauges.inflight());
+    this.gauge(gaugeDefinitions.oldestCall, () => gauges.oldestCallMs());
     this.gauge(gaugeDefinitions.maxInflight, () => gauges.maxInflight());
     this.gauge(gaugeDefinitions.maxLeasedPartitions, () => gauges.maxLeasedPartitions());
     this.gauge(gaugeDefinitions.leasedPartitions, () => gauges.leasedPartitions());

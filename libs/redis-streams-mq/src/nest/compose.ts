@@ -134,6 +134,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
           name,
           gauges: {
             inflight: () => consumer.inFlightCount,
+            oldestCallMs: () => consumer.oldestCallMs,
             maxInflight: () => options.maxInFlight,
             maxLeasedPartitions: () => options.maxLeasedPartitionsPerConsumer,
             leasedPartitions: () => consumer.ownedCount,
