@@ -34,10 +34,7 @@ beforeEach(() => {
   unhandled.length = 0;
   process.on('unhandledRejection', keep);
 });
-afterEach(() => {
-  process.off('unhandledRejection', keep);
-  expect(unhandled).toEqual([]);
-});
+afterEach(() => void process.off('unhandledRejection', keep));
 
 /** A consumer that succeeds with most, fails once with `retry` and always with `bad`. */
 async function consume(more: MqOptions = {}, deps: Partial<ComposeDeps> = {}) {
@@ -77,6 +74,7 @@ async function expectWork({ instance, done }: Awaited<ReturnType<typeof consume>
   expect(ended()).toEqual(ends);
   await waitFor(async () => (await instance.runtime.health.readiness()).redisStreamsMq!.status === 'up');
   await instance.runtime.deadLetters.clear(topic);
+  expect(unhandled).toEqual([]);
 }
 
 describe('DEL-30 one error of Redis', () => {
