@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import type { TestInstance } from '../support/engine.js';
@@ -7,7 +10,7 @@ import { describeWithServer } from '../support/redis-server.js';
 import { uniqueName } from '../support/unique-name.js';
 import { waitFor } from '../support/wait-for.js';
 
-const mq = useMq();
+const mq = useMq({ args: ['--enable-protected-configs', 'yes'] });
 const options: MqOptions = { defaultPartitionCount: 2, redisTimeoutMs: 1_000, consumerPollTimeoutMs: 300 };
 
 let topic: string;
@@ -90,6 +93,20 @@ describeWithServer('readiness is down although Redis answers PING, and says why'
     expect(down.redis).toEqual({ reachable: true, writable: false });
   });
 
+  it('OBS-05 when the disk cannot be written', async () => {
+    const instance = await consume();
+    const dir = await mkdtemp(join(tmpdir(), 'mq-test-'));
+    await config('dir', dir);
+    await config('save', '3600 1');
+    await rm(dir, { recursive: true });
+    await mq.client.bgsave();
+    await waitFor(async () => (await mq.client.info('persistence')).includes('rdb_last_bgsave_status:err'));
+    const down = await isDownUntilMended(instance, /Redis refuses writes \(MISCONF\)/, () =>
+      config('stop-writes-on-bgsave-error', 'no'),
+    );
+    expect(down.redis).toEqual({ reachable: true, writable: false });
+  });
+
   it('OBS-05 when the blocking connection alone is killed again and again', async () => {
     const instance = await consume();
     let killing = true;
@@ -107,9 +124,13 @@ describeWithServer('readiness is down although Redis answers PING, and says why'
       killing = false;
       await killed;
     };
-    await waitFor(() => kills >= 3);
-    const down = await isDownUntilMended(instance, /loops are failing: reader/, mend).finally(mend);
-    expect(down.redis).toEqual({ reachable: true, writable: true });
+    try {
+      await waitFor(() => kills >= 3);
+      const down = await isDownUntilMended(instance, /loops are failing: reader/, mend);
+      expect(down.redis).toEqual({ reachable: true, writable: true });
+    } finally {
+      await mend();
+    }
   });
 
   it('OBS-05 when the stream of a partition is of another type', async () => {

@@ -134,8 +134,8 @@ describe('a lag that Redis cannot tell', () => {
     const second = await open({}, registry);
     await send(second, [2, 3, 4]);
     const stream = mq.keys.stream(topic, 0);
-    const [[id]] = (await mq.client.xrange(stream, '-', '+')).slice(2) as [[string]];
-    await mq.client.xdel(stream, id);
+    const [, , third] = await mq.client.xrange(stream, '-', '+');
+    await mq.client.xdel(stream, third![0]);
     expect(await lagOf(mq.client)).toBeNull();
 
     await second.start({ topic, group, handle: record.handler('second') });
