@@ -7,7 +7,7 @@ import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/dlq/d
 import type { SendOptions } from '../../libs/redis-streams-mq/src/producer/outgoing-message.js';
 import type { SendResult } from '../../libs/redis-streams-mq/src/producer/producer.js';
 import type { TestInstance } from '../support/engine.js';
-import { useMq } from '../support/mq-fixture.js';
+import { record, useMq } from '../support/mq-fixture.js';
 import { uniqueName } from '../support/unique-name.js';
 import { waitFor } from '../support/wait-for.js';
 
@@ -111,6 +111,26 @@ describe('DATA-01 bytes', () => {
     expect(seen.sort()).toEqual(expected.sort());
   });
 
+  it('DATA-01 are the same when a dead owner’s entries are taken over', async () => {
+    const topic = uniqueName('bytes');
+    const instance = await mq.open({ serializer: bytesSerializer });
+    await instance.runtime.admin.createTopic(topic, { partitionCount: 1 });
+    for (const [, payload] of samples) await instance.producer.send(topic, payload);
+    const stream = mq.keys.stream(topic, 0);
+    await mq.client.xgroup('CREATE', stream, 'g', '0');
+    await mq.client.xreadgroup('GROUP', 'g', 'dead-owner', 'COUNT', 100, 'STREAMS', stream, '>');
+    const taken = record(instance, 'takenOver');
+    const seen: string[] = [];
+    await instance.start({
+      topic,
+      group: 'g',
+      handle: ({ payload }) => void seen.push((payload as Buffer).toString('hex')),
+    });
+    await waitFor(() => seen.length === samples.length);
+    expect(seen).toEqual(samples.map(([, bytes]) => bytes.toString('hex')));
+    expect(taken.map(({ count }) => count)).toEqual([samples.length]);
+  });
+
   it('DATA-01 keys and headers are the same text everywhere', async () => {
     const instance = await mq.open();
     const texts = ['ä😀', '👨‍👩‍👧‍👦', 'שלום', '\u0000', '\u00e9', 'e\u0301', '\uffff', ' '];
@@ -146,6 +166,31 @@ describe('JSON', () => {
       expect(calls.map(({ payload }) => payload)).toEqual(Array(RETRIES + 2).fill(value));
       expect(letter.payload!.toString()).toBe(JSON.stringify(value));
     }
+  });
+
+  it('DATA-02 characters of two and four bytes arrive whole, 100 kB of them 200 times and a megabyte 10 times, wherever the chunks are cut', async () => {
+    const topic = uniqueName('large');
+    // Of 0 to 6 bytes before them, so that each byte of each character comes to lie at each place of a chunk.
+    const text = (n: number): string => 'x'.repeat(n % 7) + 'ä😀'.repeat(n % 20 === 19 ? 175_000 : 17_000);
+    const instance = await mq.open({ defaultPartitionCount: 1, maxPayloadBytes: 2_000_000 });
+    const wrong: number[] = [];
+    let handled = 0;
+    await instance.start({
+      topic,
+      group: 'g',
+      handle: ({ payload, context }) => {
+        const n = handled++;
+        if (payload !== text(n) || context.key !== `ä😀-${n}` || context.headers['😀'] !== `${n}ä`) wrong.push(n);
+      },
+    });
+    for (let round = 0; round < 20; round++) {
+      for (let n = round * 10; n < round * 10 + 10; n++) {
+        await instance.producer.send(topic, text(n), { key: `ä😀-${n}`, headers: { '😀': `${n}ä` } });
+      }
+      await waitFor(() => handled === round * 10 + 10);
+      await mq.client.xtrim(mq.keys.stream(topic, 0), 'MAXLEN', 0);
+    }
+    expect(wrong).toEqual([]);
   });
 
   it('DATA-04 what JSON writes in another form arrives in that form', async () => {

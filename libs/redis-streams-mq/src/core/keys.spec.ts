@@ -67,7 +67,7 @@ describe('whatever a topic and a group are called', () => {
     .filter((text) => text !== '.' && text !== '..');
   const index = fc.nat({ max: 4_095 });
 
-  it('the keys of one partition are in one slot, and no two are the same', () => {
+  it('DATA-07 CLU-05 the keys of one partition are in one slot, and no two are the same', () => {
     fc.assert(
       fc.property(name, index, name, fc.string(), (topic, partition, group, dedupId) => {
         const all = [
@@ -90,7 +90,7 @@ describe('whatever a topic and a group are called', () => {
     );
   });
 
-  it('two places share the keys that every group shares, and no others', () => {
+  it('DATA-07 DATA-08 two places share the keys that every group shares, and no others', () => {
     const place = fc.tuple(name, index, name);
     fc.assert(
       fc.property(place, place, ([topicA, a, groupA], [topicB, b, groupB]) => {

@@ -6,7 +6,7 @@ const RULE = 'a name has 1 to 249 of the characters A-Z, a-z, 0-9, ".", "_" and 
 const LEGAL = 'ABCXYZabcxyz0189._-'.split('');
 
 describe('names', () => {
-  it.each(['a', 'orders', 'Orders.v1_eu-west', '...', '.a', '-', '_', '0', 'x'.repeat(249)])('accepts %j', (name) => {
+  it.each(['a', 'orders', 'Orders.v1_eu-west', '...', '.a', '-', '_', '0', 'x'.repeat(249)])('DATA-07 accepts %j', (name) => {
     expect(nameProblem('topic', name)).toBeUndefined();
     expect(() => assertTopicName(name)).not.toThrow();
     expect(() => assertGroupName(name)).not.toThrow();
@@ -28,7 +28,7 @@ describe('names', () => {
     [42, 'topic name is not a string but number'],
     [['orders'], 'topic name is not a string but object'],
     [Object.create(null), 'topic name is not a string but object'],
-  ])('refuses %j and says why, with the rule', (name, fault) => {
+  ])('DATA-07 refuses %j and says why, with the rule', (name, fault) => {
     expect(nameProblem('topic', name)).toBe(`${fault}: ${RULE}`);
   });
 
@@ -43,7 +43,7 @@ describe('names', () => {
     );
   });
 
-  it('accepts every string over the alphabet but the two dots', () => {
+  it('DATA-07 accepts every string over the alphabet but the two dots', () => {
     fc.assert(
       fc.property(fc.string({ unit: fc.constantFrom(...LEGAL), minLength: 1, maxLength: 249 }), (name) => {
         expect(nameProblem('group', name) === undefined).toBe(name !== '.' && name !== '..');
@@ -51,7 +51,7 @@ describe('names', () => {
     );
   });
 
-  it('refuses every string with one foreign character in it', () => {
+  it('DATA-07 refuses every string with one foreign character in it', () => {
     const foreign = fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }).filter((c) => !/^[\w.-]$/.test(c));
     const part = fc.string({ unit: fc.constantFrom(...LEGAL), maxLength: 20 });
     fc.assert(

@@ -81,7 +81,7 @@ describe('HandlerExplorer finds', () => {
     expect(testing?.get(Orders).seen).toEqual(['p']);
   });
 
-  it('an instance once that stands under several tokens and in several modules', async () => {
+  it('NEST-01 an instance once that stands under several tokens and in several modules', async () => {
     const tokens = {
       providers: [
         Orders,
@@ -104,7 +104,7 @@ describe('HandlerExplorer finds', () => {
     expect(summary(found)).toEqual(['orders/billing Orders.onOrder']);
   });
 
-  it('inherited handlers once in each concrete class, with its own options', async () => {
+  it('NEST-07 inherited handlers once in each concrete class, with its own options', async () => {
     abstract class Base {
       readonly name: string = this.constructor.name;
       @StreamHandler('base', 'inherited')
@@ -144,7 +144,7 @@ describe('HandlerExplorer finds', () => {
     expect(testing?.get(First).calls).toEqual(['First']);
   });
 
-  it('handlers without invoking a getter', async () => {
+  it('NEST-07 handlers without invoking a getter', async () => {
     const invoked: string[] = [];
     @Injectable()
     class WithGetters {
@@ -184,7 +184,7 @@ describe('HandlerExplorer finds', () => {
 });
 
 describe('HandlerExplorer refuses', () => {
-  it('two handlers of one topic and group, and says where they are provided', async () => {
+  it('NEST-01 two handlers of one topic and group, and says where they are provided', async () => {
     @Module({ providers: [Orders] })
     class A {}
     @Module({ providers: [{ provide: 'again', useClass: Orders }] })
@@ -207,7 +207,7 @@ describe('HandlerExplorer refuses', () => {
   it.each([
     ['a request-scoped class', Scope.REQUEST, /request-scoped/],
     ['a transient class', Scope.TRANSIENT, /transient/],
-  ])('%s', async (_what, scope, expected) => {
+  ])('NEST-02 %s', async (_what, scope, expected) => {
     @Injectable({ scope })
     class Scoped {
       @StreamHandler('t', 'g')
@@ -220,7 +220,7 @@ describe('HandlerExplorer refuses', () => {
     expect((await problems({ providers: [Scoped] }))[0]).toMatch(expected);
   });
 
-  it.each(['dependency', 'guard'])('a class with a request-scoped %s', async (kind) => {
+  it.each(['dependency', 'guard'])('NEST-02 a class with a request-scoped %s', async (kind) => {
     @Injectable({ scope: Scope.REQUEST })
     class Scoped implements CanActivate {
       canActivate(): boolean {

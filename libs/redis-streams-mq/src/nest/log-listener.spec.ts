@@ -18,7 +18,7 @@ const ref = { topic: 'orders', partition: 3, group: 'billing' };
 const brief = ({ level, fields }: LoggedLine) => ({ level, suppressed: fields['suppressed'] });
 
 describe('LogListener', () => {
-  it('logs one line per component in five seconds and counts the others', () => {
+  it('STR-13 CONN-16 logs one line per component in five seconds and counts the others', () => {
     const { events, lines, pass } = listen();
     for (let i = 0; i < 10; i += 1) events.emit('fault', fault);
     events.emit('fault', { ...fault, component: 'mover' });

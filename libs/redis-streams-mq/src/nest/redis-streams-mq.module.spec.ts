@@ -275,7 +275,7 @@ describe('RedisStreamsMqModule', () => {
     );
   });
 
-  it('shares nothing between two applications in one process', async () => {
+  it('NEST-04 shares nothing between two applications in one process', async () => {
     const mq = RedisStreamsMqModule.forRoot({ endpoints });
     const other = await build({ imports: [mq] }).compile();
     await boot({ imports: [mq] });
@@ -336,7 +336,7 @@ describe('the hint about SIGTERM', () => {
     for (const listener of listeners) process.on('SIGTERM', listener);
   });
 
-  it('is given once, some seconds after the start, when nothing listens', async () => {
+  it('NEST-08 is given once, some seconds after the start, when nothing listens', async () => {
     const imports = [RedisStreamsMqModule.forRoot({ endpoints }), RedisStreamsMqModule.forRoot({ name: 'second' })];
     await boot({ imports, providers: [Orders] });
     jest.advanceTimersByTime(4_000);

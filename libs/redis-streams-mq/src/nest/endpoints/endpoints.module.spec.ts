@@ -214,7 +214,7 @@ describe.each([
       expect(JSON.parse((await get('/admin/deep/health')).body)).toEqual({ own: true });
     });
 
-    it.each(['register', 'registerAsync'] as const)('is also PrometheusModule.%s', async (how) => {
+    it.each(['register', 'registerAsync'] as const)('OBS-01 is also PrometheusModule.%s', async (how) => {
       const prometheus =
         how === 'register'
           ? PrometheusModule.register({ defaultMetrics: { enabled: false } })
