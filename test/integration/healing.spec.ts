@@ -230,6 +230,38 @@ describe('a stream that was deleted', () => {
   });
 });
 
+describe('pending entries that are gone', () => {
+  it('STR-01 STR-02 are found out without XAUTOCLAIM and without a read of history, whose replies differ from version to version', async () => {
+    const { producer } = await open({ defaultPartitionCount: 1 });
+    await send(producer, numbers(0, 9), 1);
+    const { stream } = keys.groupPartition(topic, 0, group);
+    await raw.xgroup('CREATE', stream, group, '0');
+    await raw.xreadgroup('GROUP', group, 'dead-owner', 'COUNT', 8, 'STREAMS', stream, '>');
+    const all = await raw.xrange(stream, '-', '+');
+    await raw.xdel(stream, all[2]![0], all[5]![0]);
+    await raw.xtrim(stream, 'MINID', all[1]![0]);
+    const monitor = await redis.client().monitor();
+    const histories: string[] = [];
+    monitor.on('monitor', (_time: string, args: string[]) => {
+      if (/^xreadgroup$/i.test(args[0]!) && args.at(-1) !== '>') histories.push(args.join(' '));
+    });
+    await raw.config('RESETSTAT');
+    const heir = await open();
+    const log = EventLog.of(heir.runtime.events, 'payloadMissing', 'fault');
+    await heir.start({ topic, group, handle: record.handler('heir') });
+    await waitFor(() => record.handled === 7);
+    await settled(1);
+    monitor.disconnect();
+    expect(record.order()).toEqual([1, 3, 4, 6, 7, 8, 9]);
+    expect(log.all('payloadMissing').flatMap(({ ids }) => ids)).toEqual([all[0]![0], all[2]![0], all[5]![0]]);
+    const commands = await raw.info('commandstats');
+    expect(commands).toContain('cmdstat_xclaim:');
+    expect(commands).not.toContain('cmdstat_xautoclaim:');
+    expect(histories).toEqual([]);
+    expect(log.count('fault')).toBe(0);
+  });
+});
+
 describe('faults of the connection under load', () => {
   it('CLU-03 loses, doubles and reports nothing when the scripts are flushed again and again', async () => {
     let isFixed = false;
