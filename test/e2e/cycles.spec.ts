@@ -65,7 +65,8 @@ describe('one process in which applications come and go', () => {
       Object.entries(await leftBehind())
         .filter(([name, count]) => count > (before[name] ?? 0) + 2)
         .map(([name, count]) => `${name}: ${before[name] ?? 0} -> ${count}`);
-    await waitFor(async () => (await grown()).length === 0).catch(async () => expect(await grown()).toEqual([]));
+    await waitFor(async () => (await grown()).length === 0).catch(() => undefined);
+    expect(await grown()).toEqual([]);
     expect(errors).toEqual([]);
   });
 });

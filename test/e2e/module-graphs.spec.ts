@@ -45,7 +45,7 @@ function countingService() {
 }
 
 /** Each message is handled, and stays handled once. */
-async function handlesOnce(app: INestApplicationContext, calls: ReadonlyMap<number, number>): Promise<void> {
+async function expectHandledOnce(app: INestApplicationContext, calls: ReadonlyMap<number, number>): Promise<void> {
   const messages = Array.from({ length: COUNT }, (_, n) => ({ payload: n, key: `key-${n}` }));
   expect(await app.get(MqProducer, { strict: false }).sendBatch(topic, messages)).toMatchObject({ sent: COUNT });
   await waitFor(() => calls.size === COUNT);
@@ -91,7 +91,7 @@ describe('NEST-01 a handler is called once for each message', () => {
 
   it.each(graphs)('%s', async (_what, graph) => {
     const { Svc, calls } = countingService();
-    await handlesOnce(await apps.context(graph(Svc)), calls);
+    await expectHandledOnce(await apps.context(graph(Svc)), calls);
   });
 
   it('when the application is initialised twice and listens', async () => {
@@ -100,7 +100,7 @@ describe('NEST-01 a handler is called once for each message', () => {
     await app.init();
     await app.init();
     await app.listen(0, '127.0.0.1');
-    await handlesOnce(app, calls);
+    await expectHandledOnce(app, calls);
   });
 
   it('and a class that is provided twice is refused at the boot, with both places', async () => {
@@ -155,7 +155,7 @@ describeWithMicroservices('NEST-01 NEST-09 with @nestjs/microservices (skipped w
     app.connectMicroservice({ strategy: strategy() }, { inheritAppConfig: true });
     await app.startAllMicroservices();
     await app.listen(0, '127.0.0.1');
-    await handlesOnce(app, calls);
+    await expectHandledOnce(app, calls);
   });
 
   it('NEST-01 NEST-09 a pure microservice calls a handler once for each message', async () => {
@@ -165,7 +165,7 @@ describeWithMicroservices('NEST-01 NEST-09 with @nestjs/microservices (skipped w
     const app = await NestFactory.createMicroservice(AppModule, { strategy: strategy(), logger: false });
     try {
       await app.listen();
-      await handlesOnce(app, calls);
+      await expectHandledOnce(app, calls);
     } finally {
       await app.close();
     }

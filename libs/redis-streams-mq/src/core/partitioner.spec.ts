@@ -80,7 +80,7 @@ describe('the spread of 100,000 keys', () => {
 
   it.each(keysOf)('DATA-10 is even over 1, 3, 8 and 64 partitions, and inside them, for %s', (_what, make) => {
     for (const [count, limit] of LIMITS) {
-      const found = new Array<number>(count).fill(0);
+      const found = Array.from({ length: count }, () => 0);
       for (let i = 0; i < 100_000; i++) found[checkPartition(keyPartition(make(i), count), count)]! += 1;
       const expected = 100_000 / count;
       const chiSquare = found.reduce((sum, n) => sum + (n - expected) ** 2 / expected, 0);
