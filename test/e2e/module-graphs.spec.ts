@@ -7,6 +7,7 @@ import {
   Scope,
   type DynamicModule,
   type INestApplicationContext,
+  type OnApplicationBootstrap,
   type OnModuleInit,
 } from '@nestjs/common';
 import { NestFactory, REQUEST } from '@nestjs/core';
@@ -141,31 +142,67 @@ describe('NEST-01 a handler is called once for each message', () => {
 const hasMicroservices = existsSync(join(process.cwd(), 'node_modules/@nestjs/microservices'));
 const describeWithMicroservices = hasMicroservices ? describe : describe.skip;
 
-describeWithMicroservices('NEST-01 NEST-09 with @nestjs/microservices (skipped where it is not installed)', () => {
-  const strategy = () => ({
+describeWithMicroservices('with @nestjs/microservices (skipped where it is not installed)', () => {
+  const strategy = {
     listen: (done: () => void) => done(),
     close: () => undefined,
     on: () => undefined,
     addHandler: () => undefined,
-  });
+  };
 
-  it('NEST-01 NEST-09 a hybrid application calls a handler once for each message', async () => {
-    const { Svc, calls } = countingService();
-    const app = await apps.create({ imports: [mq()], providers: [Svc] });
-    app.connectMicroservice({ strategy: strategy() }, { inheritAppConfig: true });
+  /** Messages that wait already, a bootstrap that takes its time, and what the handler saw of it. */
+  async function slowGraph() {
+    const sender = await apps.context({ imports: [mq()] });
+    const messages = Array.from({ length: COUNT }, (_, n) => ({ payload: n, key: `key-${n}` }));
+    expect(await sender.get(MqProducer).sendBatch(topic, messages)).toMatchObject({ sent: COUNT });
+    let isReady = false;
+    const seen: [payload: number, wasReady: boolean][] = [];
+    @Injectable()
+    class Slow implements OnModuleInit, OnApplicationBootstrap {
+      async onModuleInit(): Promise<void> {
+        await sleep(300);
+      }
+      async onApplicationBootstrap(): Promise<void> {
+        await sleep(300);
+        isReady = true;
+      }
+    }
+    @Injectable()
+    class Svc {
+      @StreamHandler(topic, 'g')
+      handle(payload: number): void {
+        seen.push([payload, isReady]);
+      }
+    }
+    return { graph: { imports: [mq()], providers: [Slow, Svc] }, seen };
+  }
+
+  async function expectOnceAndReady(seen: readonly [number, boolean][]): Promise<void> {
+    await waitFor(() => seen.length >= COUNT);
+    await sleep(100);
+    expect(seen.map(([payload]) => payload).toSorted((a, b) => a - b)).toEqual(
+      Array.from({ length: COUNT }, (_, n) => n),
+    );
+    expect(seen.every(([, wasReady]) => wasReady)).toBe(true);
+  }
+
+  it('NEST-01 NEST-09 a hybrid application handles each message once, after its bootstrap', async () => {
+    const { graph, seen } = await slowGraph();
+    const app = await apps.create(graph);
+    app.connectMicroservice({ strategy }, { inheritAppConfig: true });
     await app.startAllMicroservices();
     await app.listen(0, '127.0.0.1');
-    await expectHandledOnce(app, calls);
+    await expectOnceAndReady(seen);
   });
 
-  it('NEST-01 NEST-09 a pure microservice calls a handler once for each message', async () => {
-    const { Svc, calls } = countingService();
-    @Module({ imports: [mq()], providers: [Svc] })
+  it('NEST-01 NEST-09 a microservice handles each message once, after its bootstrap', async () => {
+    const { graph, seen } = await slowGraph();
+    @Module(graph)
     class AppModule {}
-    const app = await NestFactory.createMicroservice(AppModule, { strategy: strategy(), logger: false });
+    const app = await NestFactory.createMicroservice(AppModule, { strategy, logger: false });
     try {
       await app.listen();
-      await expectHandledOnce(app, calls);
+      await expectOnceAndReady(seen);
     } finally {
       await app.close();
     }

@@ -204,16 +204,29 @@ describe('JSON', () => {
     const given = {
       at,
       nan: NaN,
+      infinite: -Infinity,
       zero: -0,
       map: new Map([[1, 2]]),
       set: new Set([1]),
       gone: undefined,
+      sparse: Object.assign([1], { 2: 3 }),
+      [Symbol('hidden')]: 1,
       money: new Money(5),
     };
     const instance = await mq.open();
-    const [journey] = await journeys(instance, [{ payload: given }]);
-    const arrived = { at: '1970-01-01T00:00:00.000Z', nan: null, zero: 0, map: {}, set: {}, money: '5 ct' };
+    const [journey] = await journeys(instance, [{ payload: given, headers: { empty: '' } }]);
+    const arrived = {
+      at: '1970-01-01T00:00:00.000Z',
+      nan: null,
+      infinite: null,
+      zero: 0,
+      map: {},
+      set: {},
+      sparse: [1, null, 3],
+      money: '5 ct',
+    };
     expect(journey!.calls.map(({ payload }) => payload)).toEqual(Array(RETRIES + 2).fill(arrived));
+    for (const { context } of journey!.calls) expect(context.headers).toEqual({ empty: '' });
   });
 
   it('DATA-05 `__proto__` and `constructor` are data in payloads and headers, and pollute nothing', async () => {

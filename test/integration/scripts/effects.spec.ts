@@ -397,7 +397,7 @@ describe('drop-dead-consumers', () => {
     for (const name of names) await redis.send('XGROUP', 'CREATECONSUMER', place.keys.stream, place.group, name);
   };
 
-  it('removes those that have nothing pending, and neither the owner nor one that has', async () => {
+  it('STR-08 removes those that have nothing pending, and neither the owner nor one that has', async () => {
     await place.pending(1);
     await add('owner', 'dead-1', 'dead-2');
     expect(await drop()).toBe(2);
