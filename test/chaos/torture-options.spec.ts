@@ -1,7 +1,7 @@
 import { faultsFor } from '../torture/faults/catalog.js';
 import { CHILD_FAULTS } from '../torture/faults/child-faults.js';
 import { planFaults } from '../torture/faults/plan.js';
-import { argumentsFor, listOfFaults, parseCommand, UsageError } from '../torture/options.js';
+import { argumentsFor, listing, parseCommand, UsageError } from '../torture/options.js';
 
 describe('the plan of the faults', () => {
   const kinds = faultsFor('standalone');
@@ -48,6 +48,7 @@ describe('the arguments of torture', () => {
     [['--faults', 'kill-consumer,kill-all'], /there is no fault 'kill-all'/],
     [['--faults', ''], /there is no fault ''/],
     [['--faults', 'reshard'], /standalone does not have the fault 'reshard'/],
+    [['--mutation', 'none'], /there is no mutation 'none'/],
     [['--nonsense'], /Unknown option '--nonsense'/],
     [['more'], /Unexpected argument 'more'/],
   ])('refuse %j', (args, why) => {
@@ -56,7 +57,7 @@ describe('the arguments of torture', () => {
   });
 
   it('list every fault, each of which can be done', () => {
-    for (const kind of faultsFor('cluster')) expect(listOfFaults()).toContain(kind);
+    for (const kind of faultsFor('cluster')) expect(listing()).toContain(kind);
     const kinds = faultsFor('standalone');
     for (const name of Object.keys(CHILD_FAULTS)) expect(kinds).toContain(name);
   });

@@ -2,6 +2,8 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { waitFor } from '../support/wait-for.js';
+import type { Compiled } from './compile.js';
+import { type Mutation, mutationFile } from './mutations/mutations.js';
 import { monotonicMs, readRecords, type Witnessed } from './programs/record.js';
 import type { ChildSetup, FromChild, ToChild } from './programs/setup.js';
 import type { Network } from './servers/servers.js';
@@ -24,8 +26,8 @@ export interface ChildOptions {
   /** Of the files of records. */
   readonly folder: string;
   readonly setup: Pick<ChildSetup, 'seed' | 'prefixes' | 'rate'>;
-  /** A module that the program loads first, to spoil the engine. */
-  readonly mutation?: string;
+  readonly compiled: Compiled;
+  readonly mutation?: Mutation;
 }
 
 const PROGRAMS = 'test/torture/programs';
@@ -155,10 +157,9 @@ export class Child {
   }
 
   private load(): Standby {
-    const { program, mutation } = this.options;
-    const imports = ['@swc-node/register/esm-register', ...(mutation === undefined ? [] : [mutation])];
-    const child = fork(join(PROGRAMS, `${program}.ts`), [], {
-      execArgv: ['--conditions=@redis-streams-mq/source', ...imports.flatMap((file) => ['--import', file])],
+    const { program, mutation, compiled } = this.options;
+    const child = fork(compiled.pathOf(join(PROGRAMS, `${program}.ts`)), [], {
+      execArgv: mutation === undefined ? [] : ['--import', `./${compiled.pathOf(mutationFile(mutation))}`],
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
     const standby: Standby = { child, loaded: false, output: '' };

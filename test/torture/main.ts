@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { check } from './checker/check.js';
-import { listOfFaults, parseCommand, USAGE, UsageError, type Command } from './options.js';
+import { listing, parseCommand, USAGE, UsageError, type Command } from './options.js';
 import { describeRun } from './report/describe.js';
 import { reportOf } from './report/report.js';
 import { forgetEvidence, keepEvidence, torture } from './run.js';
@@ -24,11 +24,13 @@ function commandOf(args: readonly string[]): Command | undefined {
 
 async function execute(command: Command): Promise<number> {
   if (command.do === 'help') process.stdout.write(USAGE);
-  if (command.do === 'list') process.stdout.write(listOfFaults());
+  if (command.do === 'list') process.stdout.write(listing());
   if (command.do !== 'torture') return 0;
   const { options, json, keep } = command;
   const { redis, seed, seconds } = options;
   process.stdout.write(`Torturing ${redis} with seed ${seed} for ${seconds} s ...\n`);
+  // Here too: the faults know scripts by their digests.
+  if (options.mutation !== undefined) await import(`./mutations/${options.mutation}.ts`);
   const run = await torture(options);
   const violations = check(run);
   const report = reportOf(run, violations);

@@ -1,5 +1,6 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { CATALOG, type FaultName, faultsFor, isFaultName } from './faults/catalog.js';
+import { isMutation, type Mutation, MUTATIONS } from './mutations/mutations.js';
 import type { ServersKind } from './servers/servers.js';
 
 export interface TortureOptions {
@@ -12,8 +13,7 @@ export interface TortureOptions {
   readonly consumers: number;
   /** Messages a second, over all producers. */
   readonly rate: number;
-  /** A module that spoils the engine in the child processes. */
-  readonly mutation?: string;
+  readonly mutation?: Mutation;
 }
 
 export type Command =
@@ -39,7 +39,8 @@ export const USAGE = `Usage: npm run torture -- [options]
   --rate N          messages a second, over all producers (default ${DEFAULTS.rate})
   --json FILE       writes the table and what broke as JSON
   --keep            keeps the records of all processes
-  --list            the faults
+  --mutation NAME   switches a protection of the engine off, to see torture fail
+  --list            the faults, and the mutations
   --help            this text
 
 Ends with 0 if every invariant held, 1 if one broke, 2 if these arguments cannot be used.
@@ -56,6 +57,7 @@ const config = {
     producers: { type: 'string' },
     consumers: { type: 'string' },
     rate: { type: 'string' },
+    mutation: { type: 'string' },
     json: { type: 'string' },
     keep: { type: 'boolean' },
     list: { type: 'boolean' },
@@ -79,29 +81,33 @@ export function parseCommand(args: readonly string[]): Command {
     producers: numberOf('producers', values.producers, 1, 32),
     consumers: numberOf('consumers', values.consumers, 1, 32),
     rate: numberOf('rate', values.rate, 1, 20_000),
+    ...(values.mutation !== undefined && { mutation: mutationOf(values.mutation) }),
   };
   return { do: 'torture', options, keep: values.keep ?? false, ...(values.json && { json: values.json }) };
 }
 
 /** The arguments that lead to the same plan again. */
 export function argumentsFor(options: TortureOptions): string {
-  const { redis, seconds, seed, faults, producers, consumers, rate } = options;
+  const { redis, seconds, seed, faults, producers, consumers, rate, mutation } = options;
   const args = ['--redis', redis, '--seconds', seconds, '--seed', seed];
   if (faults.length < faultsFor(redis).length) args.push('--faults', faults.join(','));
   if (producers !== DEFAULTS.producers) args.push('--producers', producers);
   if (consumers !== DEFAULTS.consumers) args.push('--consumers', consumers);
   if (rate !== DEFAULTS.rate) args.push('--rate', rate);
+  if (mutation !== undefined) args.push('--mutation', mutation);
   return args.join(' ');
 }
 
-export function listOfFaults(): string {
-  return (Object.keys(CATALOG) as FaultName[])
-    .map((name) => {
-      const kinds = KINDS.filter((kind) => faultsFor(kind).includes(name));
-      const only = kinds.length === KINDS.length ? '' : ` (${kinds.join(', ')})`;
-      return `${name.padEnd(17)} ${CATALOG[name].about}${only}\n`;
-    })
-    .join('');
+/** All that can be chosen from. */
+export function listing(): string {
+  const faults = (Object.keys(CATALOG) as FaultName[]).map((name): [string, string] => {
+    const kinds = KINDS.filter((kind) => faultsFor(kind).includes(name));
+    const only = kinds.length === KINDS.length ? '' : ` (${kinds.join(', ')})`;
+    return [name, CATALOG[name].about + only];
+  });
+  const lines = (rows: readonly [string, string][]): string =>
+    rows.map(([name, about]) => `  ${name.padEnd(16)} ${about}\n`).join('');
+  return `faults\n${lines(faults)}mutations\n${lines(Object.entries(MUTATIONS))}`;
 }
 
 function parsed(args: readonly string[]): ReturnType<typeof parseArgs<typeof config>>['values'] {
@@ -128,6 +134,11 @@ function numberOf(
   if (text?.trim() === '' || !Number.isInteger(value) || value < min || value > max)
     throw new UsageError(`--${name} takes a whole number from ${min} to ${max}, and not '${text}'`);
   return value;
+}
+
+function mutationOf(name: string): Mutation {
+  if (!isMutation(name)) throw new UsageError(`there is no mutation '${name}' (--list shows them)`);
+  return name;
 }
 
 function faultsOf(text: string | undefined, kind: ServersKind): FaultName[] {

@@ -36,7 +36,7 @@ export async function torture(options: TortureOptions): Promise<TortureRun> {
     const client = world.servers.client();
     const consumersKnown = await mostConsumers(client, world.keys);
     const mishaps = [...injector.mishaps, ...left, ...(await ended(world))];
-    const faults = [...injector.faults, ...machine.faults];
+    const faults = [...injector.faults, ...machine.beside(injector.faults)];
     const evidence = { ...(await evidenceOf(world)), faults, mishaps, from, to };
     return { ...evidence, options, drainedInMs, consumersKnown, folder: world.folder };
   } finally {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Keys } from '../../libs/redis-streams-mq/src/core/keys.js';
 import { Child } from './child.js';
+import { compile } from './compile.js';
 import type { MachineWatch } from './faults/machine-watch.js';
 import type { TortureOptions } from './options.js';
 import { startServers } from './servers/start.js';
@@ -18,7 +19,11 @@ export class World {
   readonly producers: Child[] = [];
   /** Of the records. */
   readonly folder: string = mkdtempSync(join(tmpdir(), 'mq-torture-'));
-  private readonly abandon = (): void => this.children.forEach((child) => child.abandon());
+  private readonly compiled = compile();
+  private readonly abandon = (): void => {
+    for (const child of this.children) child.abandon();
+    this.compiled.remove();
+  };
 
   private constructor(
     readonly servers: Servers,
@@ -64,6 +69,7 @@ export class World {
       program,
       folder: this.folder,
       setup: { seed, prefixes: this.prefixes, rate: rate / producers },
+      compiled: this.compiled,
       ...(mutation !== undefined && { mutation }),
     });
   }

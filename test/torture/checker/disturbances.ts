@@ -1,4 +1,4 @@
-import { costsLeases, type Fault } from '../faults/catalog.js';
+import { costsLeases } from '../faults/catalog.js';
 import type { Failover } from '../servers/servers.js';
 import { type Call, type Evidence, grouped, recordsOf } from './evidence.js';
 
@@ -7,8 +7,15 @@ export const SETTLING_MS = 1_000;
 
 const childOf = (process: string): string => process.slice(0, process.lastIndexOf('#'));
 
-/** How long a fault may still be felt. */
-export function reachOf(fault: Fault, leaseMs: number): { readonly from: number; readonly to: number } {
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+export const isWithin = (at: number, { from, to }: Span): boolean => from <= at && at <= to;
+
+/** How long a fault may be felt. */
+export function reachOf(fault: Span, leaseMs: number): Span {
   return { from: fault.from, to: fault.to + leaseMs + SETTLING_MS };
 }
 

@@ -1,4 +1,4 @@
-import { reachOf } from './disturbances.js';
+import { reachOf, type Span } from './disturbances.js';
 import { about, recordsOf } from './evidence.js';
 import { type Pause, pausesOf } from './pauses.js';
 import type { Rule } from './rule.js';
@@ -33,9 +33,7 @@ export const neverSilent: Rule = {
   check(evidence, calls, report) {
     const faults = evidence.faults.filter(({ missed }) => !missed);
     const stalls = recordsOf(evidence.records, 'stall').map(({ at, ms }) => ({ from: at - ms, to: at }));
-    const reaches = [...faults, ...stalls.map((stall) => ({ ...stall, kind: 'starved-driver' as const }))].map(
-      (fault) => reachOf({ target: '', detail: '', missed: false, ...fault }, evidence.leaseMs),
-    );
+    const reaches = [...faults, ...stalls].map((span) => reachOf(span, evidence.leaseMs));
     for (const pause of pausesOf(evidence, calls)) {
       const unexplained = uncovered(pause, reaches);
       const recovery = uncovered(pause, [...faults, ...stalls]);
@@ -46,11 +44,6 @@ export const neverSilent: Rule = {
     }
   },
 };
-
-interface Span {
-  readonly from: number;
-  readonly to: number;
-}
 
 /** How much of a pause no span explains, in milliseconds. */
 function uncovered(pause: Pause, spans: readonly Span[]): number {

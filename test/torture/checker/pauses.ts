@@ -1,3 +1,4 @@
+import type { Span } from './disturbances.js';
 import { type Call, type Evidence, grouped, placeOf, recordsOf } from './evidence.js';
 
 /** A time in which messages waited in a partition of a group and no handler ran there. */
@@ -30,11 +31,6 @@ export function pausesOf(evidence: Evidence, calls: readonly Call[]): Pause[] {
     }
   }
   return pauses;
-}
-
-interface Span {
-  readonly from: number;
-  readonly to: number;
 }
 
 /** The union of the one, less the union of the other. */

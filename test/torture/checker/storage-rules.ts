@@ -1,5 +1,5 @@
 import { isFaultName } from '../faults/catalog.js';
-import { SETTLING_MS, sentWhileRedisStood, takenBackIn } from './disturbances.js';
+import { isWithin, reachOf, sentWhileRedisStood, takenBackIn } from './disturbances.js';
 import { type Call, type Evidence, failedAt, grouped, nameOf, recordsOf } from './evidence.js';
 import type { Rule } from './rule.js';
 
@@ -22,13 +22,13 @@ export function takenByFailover(evidence: Evidence): { readonly eventId: string;
 
 export const refusals: Rule = {
   name: 'I0 most of what was sent was accepted, and nothing was refused without a reason',
-  check({ records, faults, lives }, _, report) {
+  check({ records, faults, lives, leaseMs }, _, report) {
     const sent = recordsOf(records, 'sending').length;
     const accepted = recordsOf(records, 'accepted').length;
     if (sent === 0 || accepted < sent / 2) report(0, `of ${sent} messages ${accepted} were accepted`);
     const ended = new Set(lives.filter(({ wish }) => wish === 'end').map(({ process }) => process));
     const wasFull = (at: number): boolean =>
-      faults.some(({ kind, from, to }) => kind === 'full-redis' && from <= at && at <= to + SETTLING_MS);
+      faults.some((fault) => fault.kind === 'full-redis' && isWithin(at, reachOf(fault, leaseMs)));
     for (const { at, code, why, process, ...message } of recordsOf(records, 'refused')) {
       if (EXPECTED_REFUSALS.has(code) || (code === 'MQ_CLOSED' && ended.has(process))) continue;
       if (code === 'MQ_SEND_REFUSED' && / OOM /.test(why) && wasFull(at)) continue;

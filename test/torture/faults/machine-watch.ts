@@ -10,7 +10,7 @@ const NOTABLE_MS = 300;
  * process and ends with the last.
  */
 export class MachineWatch {
-  readonly faults: Fault[] = [];
+  private readonly faults: Fault[] = [];
   private readonly ends: (() => void)[] = [];
 
   constructor() {
@@ -19,7 +19,7 @@ export class MachineWatch {
     this.watchClock();
   }
 
-  /** Asks the server all the time. What a planned fault does to it is seen here too, and does no harm. */
+  /** Asks the server all the time. */
   watchServer(client: Redis | Cluster): void {
     let asked = false;
     this.every(() => {
@@ -33,6 +33,15 @@ export class MachineWatch {
       };
       client.ping().then(answered, answered);
     });
+  }
+
+  /** What the machine did, without what planned faults did to the servers. */
+  beside(planned: readonly Fault[]): Fault[] {
+    const onServers = planned.filter(({ target }) => target === 'redis');
+    return this.faults.filter(
+      ({ kind, from, to }) =>
+        kind !== 'starved-redis' || !onServers.some((fault) => fault.from <= to && fault.to + LOOK_MS >= from),
+    );
   }
 
   end(): void {

@@ -1,4 +1,4 @@
-import { reachOf } from '../checker/disturbances.js';
+import { isWithin, reachOf } from '../checker/disturbances.js';
 import { type Call, callsOf, grouped, recordsOf } from '../checker/evidence.js';
 import { overlaps } from '../checker/ownership-rules.js';
 import { type Pause, pausesOf } from '../checker/pauses.js';
@@ -110,7 +110,7 @@ function rowOf(
   const met = ofKind.filter(({ missed }) => !missed);
   const reaches = met.map((fault) => reachOf(fault, leaseMs));
   const within = (times: readonly number[]): number =>
-    times.filter((at) => reaches.some(({ from, to }) => from <= at && at <= to)).length;
+    times.filter((at) => reaches.some((reach) => isWithin(at, reach))).length;
   // Sorted by length, so that the first is the longest.
   const longest = pauses.find((pause) => reaches.some(({ from, to }) => pause.from <= to && pause.to >= from));
   return {
