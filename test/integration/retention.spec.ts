@@ -1,118 +1,114 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import type { Redis } from 'ioredis';
-import { Registry } from 'prom-client';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { resolveOptions } from '../../libs/redis-streams-mq/src/core/resolve-options.js';
-import { streamIdTime } from '../../libs/redis-streams-mq/src/core/stream-id.js';
+import { DeadLetter } from '../../libs/redis-streams-mq/src/core/results.js';
 import type { TestInstance } from '../support/engine.js';
-import { HandlingRecord } from '../support/handling-record.js';
-import { record as eventsOf, useMq } from '../support/mq-fixture.js';
+import { record, useMq } from '../support/mq-fixture.js';
+import { describeWithServer } from '../support/redis-server.js';
 import { uniqueName } from '../support/unique-name.js';
-import { waitFor } from '../support/wait-for.js';
+import { deferred, waitFor } from '../support/wait-for.js';
 
 const mq = useMq();
-const numbers = (count: number, from = 0): number[] => Array.from({ length: count }, (_, i) => from + i);
+let topic: string;
+beforeEach(() => (topic = uniqueName('topic')));
 
-/** As tight as they can be given. */
-const tight: MqOptions = {
-  retentionMaxLenPerPartition: 10,
-  retentionMs: 1,
-  trimIntervalSec: 0.01,
-  dlqRetentionMaxLen: 1,
-  dlqRetentionMs: 1,
+const stream = (): string => mq.keys.stream(topic, 0);
+const length = (): Promise<number> => mq.client.xlen(stream());
+const settled = async (group: string, count: number): Promise<boolean> => {
+  const [pending] = (await mq.client.xpending(stream(), group)) as [number];
+  const info = (await mq.client.xinfo('GROUPS', stream())) as unknown[][];
+  const read = Number(info.find((of) => of[1] === group)?.[9] ?? 0);
+  return pending === 0 && read === count;
 };
 
-let topic: string;
-let group: string;
-let record: HandlingRecord;
-beforeEach(() => {
-  topic = uniqueName('topic');
-  group = uniqueName('group');
-  record = new HandlingRecord();
-});
-
-const open = (options: MqOptions = {}, registry?: Registry): Promise<TestInstance> =>
-  mq.open({ defaultPartitionCount: 1, ...options }, registry === undefined ? {} : { registry });
-
-async function send(instance: TestInstance, ns: readonly number[], size = 0): Promise<void> {
-  const text = 'x'.repeat(size);
-  const sent = await instance.producer.sendBatch(
-    topic,
-    ns.map((n) => ({ payload: { n, text } })),
-  );
-  expect(sent.failed).toBe(0);
+async function sendMany(instance: TestInstance, count: number): Promise<void> {
+  const messages = Array.from({ length: count }, (_, n) => ({ payload: { n } }));
+  expect((await instance.producer.sendBatch(topic, messages)).failed).toBe(0);
 }
 
-async function settled(client: Redis): Promise<void> {
-  await waitFor(async () => (await client.xpending(mq.keys.stream(topic, 0), group))[0] === 0);
-}
-
-/** What `XINFO GROUPS` says of the group's lag; Redis gives null when it cannot tell. */
-async function lagOf(client: Redis): Promise<unknown> {
-  const [info] = (await client.xinfo('GROUPS', mq.keys.stream(topic, 0))) as unknown[][];
-  return info![info!.indexOf('lag') + 1];
-}
-
-/** All sample values of a scrape, as text. */
-async function values(registry: Registry): Promise<string[]> {
-  const lines = (await registry.metrics()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
-  return lines.map((line) => line.slice(line.lastIndexOf(' ') + 1));
-}
-
-describe('nothing is trimmed in this version', () => {
-  it('STR-03 STR-04 also when the retention options are given: a group that comes late gets every message', async () => {
-    const producer = await open(tight);
-    const first = await open(tight);
-    await first.start({ topic, group, handle: record.handler('first') });
-    await send(producer, numbers(2_000));
-    await waitFor(() => record.handled === 2_000);
-    await settled(mq.client);
-    await first.close();
-
-    await send(producer, numbers(3_000, 2_000));
-    const behind = new HandlingRecord();
-    await (await open(tight)).start({ topic, group, handle: record.handler('second') });
-    await (await open(tight)).start({ topic, group: uniqueName('late'), handle: behind.handler('late') });
-    await waitFor(() => record.handled === 5_000 && behind.handled === 5_000, { timeoutMs: 20_000 });
-    await settled(mq.client);
-    expect(record.repeated).toEqual([]);
-    expect(behind.order()).toEqual(numbers(5_000));
-    expect(await mq.client.xlen(mq.keys.stream(topic, 0))).toBe(5_000);
-    const commands = await mq.client.info('commandstats');
-    expect(commands).toContain('cmdstat_xreadgroup:');
-    expect(commands).not.toContain('cmdstat_xtrim:');
+const bounded = (options: MqOptions = {}): Promise<TestInstance> =>
+  mq.open({
+    defaultPartitionCount: 1,
+    retentionMaxLenPerPartition: 100,
+    trimIntervalSec: 0.1,
+    ...options,
   });
 
-  it('STR-05 and what the admin shows is what is there, beyond the length that was asked for', async () => {
-    const instance = await open(tight);
-    await send(instance, numbers(500), 1_000);
-    const { partitions } = await instance.runtime.admin.describeTopic(topic);
-    expect(partitions).toEqual([expect.objectContaining({ partition: 0, length: 500 })]);
-    expect(await mq.client.xlen(mq.keys.stream(topic, 0))).toBe(500);
+describe('retention', () => {
+  it('STR-04 STR-05 keeps a partition at its bound, to the message', async () => {
+    const instance = await bounded();
+    const trimmed = record(instance, 'trimmed');
+    await instance.start({ topic, group: 'g', handle: () => undefined });
+    await sendMany(instance, 5_000);
+    await waitFor(() => settled('g', 5_000));
+    await waitFor(async () => (await length()) === 100);
+    // The answer follows the deed.
+    await waitFor(() => trimmed.reduce((sum, { byLength }) => sum + byLength, 0) === 4_900);
+    expect(trimmed.every(({ byHardBound }) => byHardBound === 0)).toBe(true);
   });
 
-  it('STR-03 nor are dead letters', async () => {
-    const instance = await open({ ...tight, retryMaxAttempts: 1 });
-    const handle = (): never => {
-      throw new Error('never');
+  it('STR-03 never takes what some group has not settled: one that is an hour behind gets everything', async () => {
+    const instance = await bounded();
+    const pinned = record(instance, 'retentionPinned');
+    const go = deferred();
+    const slow: number[] = [];
+    await instance.start(
+      { topic, group: 'fast', handle: () => undefined },
+      {
+        topic,
+        group: 'slow',
+        handle: async ({ payload }) => {
+          await go.promise;
+          slow.push((payload as { n: number }).n);
+        },
+      },
+    );
+    await sendMany(instance, 2_000);
+    await waitFor(() => settled('fast', 2_000));
+    pinned.length = 0;
+    await waitFor(() => pinned.length > 2);
+    expect(new Set(pinned.map(({ group }) => group))).toEqual(new Set(['slow']));
+    expect(await length()).toBe(2_000);
+    go.resolve();
+    await waitFor(() => slow.length === 2_000);
+    expect(slow.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 2_000 }, (_, n) => n));
+    await waitFor(async () => (await length()) === 100);
+  });
+
+  it('STR-03 keeps what was sent before any group came, whatever its number', async () => {
+    const producing = await bounded();
+    await sendMany(producing, 500);
+    const other = uniqueName('topic');
+    await producing.start({ topic: other, group: 'g', handle: () => undefined });
+    const instance = await bounded();
+    let handled = 0;
+    await instance.start({ topic, group: 'late', handle: () => void handled++ });
+    await waitFor(() => handled === 500);
+    expect(handled).toBe(500);
+  });
+
+  it('STR-03 takes what is beyond a hard bound, and says how many were lost', async () => {
+    const instance = await bounded({ retentionHardMaxLenPerPartition: 200 });
+    const trimmed = record(instance, 'trimmed');
+    const go = deferred();
+    await instance.start({ topic, group: 'g', handle: () => go.promise, options: { batchCount: 10 } });
+    await sendMany(instance, 1_000);
+    await waitFor(async () => (await length()) === 200);
+    await waitFor(() => trimmed.reduce((sum, { byHardBound }) => sum + byHardBound, 0) === 800);
+    go.resolve();
+  });
+
+  it('goes by age, and bounds dead letters apart', async () => {
+    const instance = await bounded({ retentionMaxLenPerPartition: 0, retentionMs: 300, dlqRetentionMaxLen: 5 });
+    const handle = ({ payload }: { payload: unknown }): void => {
+      if ((payload as { n: number }).n < 20) throw new DeadLetter('no');
     };
-    await instance.start({ topic, group, handle });
-    await send(instance, numbers(20));
-    await waitFor(async () => (await instance.runtime.deadLetters.size(topic)) === 20);
-    await settled(mq.client);
-    expect(await instance.runtime.deadLetters.size(topic)).toBe(20);
-  });
-
-  it('STR-03 STR-04 STR-05 which the README and the page of the options say, option by option', () => {
-    const read = (path: string): string => readFileSync(join(process.cwd(), path), 'utf8');
-    expect(read('README.md')).toContain('**Streams are not trimmed.**');
-    const page = read('docs/options.md');
-    expect(page).toContain('**Nothing is trimmed yet.**');
-    for (const name of Object.keys(tight)) {
-      const section = page.split(`### \`${name}\``)[1]!.split('### ')[0]!;
-      expect([name, /No effect yet/.test(section)]).toEqual([name, true]);
-    }
+    await instance.start({ topic, group: 'g', handle });
+    await sendMany(instance, 50);
+    await waitFor(() => settled('g', 50));
+    await waitFor(async () => (await length()) <= 1);
+    await waitFor(async () => (await instance.runtime.deadLetters.size(topic)) === 5);
+    const { items } = await instance.runtime.deadLetters.list(topic, { limit: 10 });
+    expect(items).toHaveLength(5);
   });
 
   it('STR-04 and no policy that takes messages from other groups can be asked for', () => {
@@ -120,102 +116,32 @@ describe('nothing is trimmed in this version', () => {
       expect(() => resolveOptions({ ackDeletePolicy })).toThrow('take messages from groups that have not read them');
     }
   });
-});
 
-describe('a lag that Redis cannot tell', () => {
-  it('STR-06 with an unread message deleted: the scrape, the admin and readiness work, and the others are handled', async () => {
-    const first = await open();
-    await first.start({ topic, group, handle: record.handler('first') });
-    await send(first, [0, 1]);
-    await waitFor(() => record.handled === 2);
-    await settled(mq.client);
-    await first.close();
-    const registry = new Registry();
-    const second = await open({}, registry);
-    await send(second, [2, 3, 4]);
-    const stream = mq.keys.stream(topic, 0);
-    const [, , third] = await mq.client.xrange(stream, '-', '+');
-    await mq.client.xdel(stream, third![0]);
-    expect(await lagOf(mq.client)).toBeNull();
-
-    await second.start({ topic, group, handle: record.handler('second') });
-    await waitFor(() => record.handled === 4);
-    await settled(mq.client);
-    expect(record.by('second').map((call) => call.n)).toEqual([3, 4]);
-    expect((await values(registry)).filter((value) => !Number.isFinite(Number(value)))).toEqual([]);
-    expect(await second.runtime.admin.describeTopic(topic)).toMatchObject({ partitions: [{ length: 4 }] });
-    await waitFor(async () => (await second.runtime.health.readiness()).redisStreamsMq!.status === 'up');
-  });
-
-  it('STR-07 with everything read and a lag that stays: nothing waits for it, and the shutdown is quick', async () => {
-    const first = await open();
-    await first.start({ topic, group, handle: record.handler('first') });
-    await send(first, [0]);
-    await waitFor(() => record.handled === 1);
-    await settled(mq.client);
-    await first.close();
-    const registry = new Registry();
-    const second = await open({}, registry);
-    await send(second, [1, 2, 3, 4]);
-    await mq.client.xtrim(mq.keys.stream(topic, 0), 'MAXLEN', 1);
-    await second.start({ topic, group, handle: record.handler('second') });
-    await waitFor(() => record.handled === 2);
-    await settled(mq.client);
-    expect(record.by('second').map((call) => call.n)).toEqual([4]);
-    expect(Number(await lagOf(mq.client))).toBeGreaterThan(0);
-    await waitFor(async () => (await second.runtime.health.readiness()).redisStreamsMq!.status === 'up');
-    expect((await values(registry)).filter((value) => !Number.isFinite(Number(value)))).toEqual([]);
-    const since = performance.now();
-    await second.close();
-    expect(performance.now() - since).toBeLessThan(2_000);
-    await send(await open(), [5]);
-    await (await open()).start({ topic, group, handle: record.handler('third') });
-    await waitFor(() => record.handled === 3);
-    expect(record.repeated).toEqual([]);
+  it('is off where no bound is set', async () => {
+    const instance = await bounded({ retentionMaxLenPerPartition: 0 });
+    const trimmed = record(instance, 'trimmed');
+    await instance.start({ topic, group: 'g', handle: () => undefined });
+    await sendMany(instance, 500);
+    await waitFor(() => settled('g', 500));
+    // Another instance tells when several turns have passed.
+    const clock = await bounded();
+    const turns = record(clock, 'trimmed');
+    await clock.start({ topic: uniqueName('topic'), group: 'g', handle: () => undefined });
+    await waitFor(() => turns.length > 3);
+    expect([await length(), trimmed]).toEqual([500, []]);
   });
 });
 
-describe('an entry whose id lies in the far future', () => {
-  it('STR-18 keeps no message from being sent, retried and handled, and makes no age negative or absurd', async () => {
-    const registry = new Registry();
-    const instance = await open({}, registry);
-    const stream = mq.keys.stream(topic, 0);
-    await send(instance, [0]);
-    const [[, fields]] = (await mq.client.xrange(stream, '-', '+')) as [[string, string[]]];
-    await mq.client.xadd(stream, '9999999999999-0', ...fields);
-    const retried = eventsOf(instance, 'retried');
-    const handled = eventsOf(instance, 'handled');
-    await instance.start({
-      topic,
-      group,
-      handle: record.handler('owner', ({ context }, { n }) => {
-        if (n === 3 && context.attempt === 1) throw new Error('once');
-      }),
-    });
-    const { id } = await instance.producer.send(topic, { n: 1 });
-    expect(streamIdTime(id!)).toBe(9_999_999_999_999);
-    await send(instance, [2, 3]);
-    await instance.producer.send(topic, { n: 4 }, { delayMs: 20 });
-    await instance.producer.send(topic, { n: 5 }, { dedupId: 'once' });
-    await waitFor(() => record.handled === 6 && record.calls.some((call) => call.n === 3 && call.attempt === 2));
-    await settled(mq.client);
-    expect(retried).toHaveLength(1);
-    expect(retried.filter(({ delayMs }) => delayMs < 0 || delayMs > 1_000)).toEqual([]);
-    expect(handled.filter(({ endToEndMs }) => !(endToEndMs >= 0 && endToEndMs < 60_000))).toEqual([]);
-    expect((await values(registry)).map(Number).filter((value) => value < 0 || value > 1e9)).toEqual([]);
-
-    // Nor does a lost group, or another owner.
-    await send(instance, [6]);
-    await waitFor(() => record.handled === 7);
-    await settled(mq.client);
-    await mq.client.xgroup('DESTROY', stream, group);
-    await send(instance, [7]);
-    await waitFor(() => record.handled === 8);
-    await instance.close();
-    const next = await open();
-    await next.start({ topic, group, handle: record.handler('next') });
-    await send(next, [8]);
-    await waitFor(() => record.handled === 9);
-    expect(record.repeated.filter((n) => n !== 0)).toEqual([]);
+describeWithServer('retention on a partition with a fault', () => {
+  it('reports it, and trims the others', async () => {
+    const instance = await bounded({ defaultPartitionCount: 2, dlqRetentionMaxLen: 1 });
+    const faults = record(instance, 'fault');
+    await instance.start({ topic, group: 'g', handle: () => undefined });
+    await mq.client.set(mq.keys.partition(topic, 0).dlq, 'foreign');
+    await waitFor(() => faults.some(({ component }) => component === `trimmer:${topic}:0`));
+    const messages = Array.from({ length: 1_000 }, (_, n) => ({ payload: { n }, partition: 1 }));
+    await instance.producer.sendBatch(topic, messages);
+    await waitFor(async () => (await mq.client.xlen(mq.keys.stream(topic, 1))) === 100);
+    expect(faults.every(({ class: kind }) => kind === 'key')).toBe(true);
   });
 });

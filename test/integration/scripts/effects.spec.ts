@@ -16,6 +16,7 @@ import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import { trim } from '../../../libs/redis-streams-mq/src/redis/scripts/trim.script.js';
 import { startRedis, type TestRedis } from '../../support/redis-server.js';
 import { connect, Place, type Source } from './place.js';
 
@@ -415,6 +416,98 @@ describe('drop-dead-consumers', () => {
     await place.consuming();
     await add('dead-1');
     expect([await drop(100, 'other#1'), await consumers()]).toEqual([-1, ['dead-1']]);
+  });
+});
+
+describe('trim', () => {
+  const trimTo = (bounds: Partial<Record<'maxLen' | 'maxAgeMs' | 'hardMaxLen' | 'limit' | 'guarded', number>>) =>
+    place.run(call(trim, place.keys, { maxLen: 0, maxAgeMs: 0, hardMaxLen: 0, limit: 100, guarded: 1, ...bounds }));
+  const add = async (...ids: string[]): Promise<void> => {
+    for (const id of ids) await redis.send('XADD', place.keys.stream, id, 'payload', 'p');
+  };
+  const kept = (): Promise<string[]> => idsOf(place.keys.stream);
+
+  it('keeps what a group has pending, and all behind it', async () => {
+    await place.consuming();
+    await add('5-1', '5-2', '6-0', '7-0');
+    await place.read('stream');
+    await redis.send('XACK', place.keys.stream, place.group, '5-1', '6-0', '7-0');
+    expect(await trimTo({ maxLen: 1 })).toMatchObject({ byLength: 1, pinnedBy: place.group });
+    expect(await kept()).toEqual(['5-2', '6-0', '7-0']);
+  });
+
+  it('keeps what a group has not read, however far the others are', async () => {
+    await place.consuming();
+    await add('5-1', '5-2', '10-0');
+    await redis.send('XGROUP', 'CREATE', place.keys.stream, 'slow', '5-1');
+    const ids = (await place.read('stream')).map(({ id }) => id);
+    await redis.send('XACK', place.keys.stream, place.group, ...ids);
+    expect(await trimTo({ maxLen: 1 })).toMatchObject({ byLength: 0, pinnedBy: 'slow' });
+    await redis.send('XGROUP', 'SETID', place.keys.stream, 'slow', '10-0');
+    expect(await trimTo({ maxLen: 1 })).toMatchObject({ byLength: 2, pinnedBy: '' });
+    expect(await kept()).toEqual(['10-0']);
+  });
+
+  it('keeps what a group that was lost has not settled, by its commit position', async () => {
+    await place.consuming();
+    await add('5-1', '5-2', '5-3');
+    await place.read('stream');
+    await redis.send('XACK', place.keys.stream, place.group, '5-1', '5-2', '5-3');
+    await redis.send('HSET', place.keys.commit, 'lost', '5-2');
+    expect(await trimTo({ maxLen: 1 })).toMatchObject({ byLength: 1, pinnedBy: 'lost' });
+    await redis.send('HSET', place.keys.commit, 'lost', 'nonsense');
+    expect(await trimTo({ maxLen: 1 })).toMatchObject({ byLength: 0, pinnedBy: 'lost' });
+    expect(await kept()).toEqual(['5-2', '5-3']);
+  });
+
+  it('keeps everything until the first group comes', async () => {
+    await add('5-1', '5-2', '5-3');
+    expect(await trimTo({ maxLen: 1, maxAgeMs: 1 })).toMatchObject({ byLength: 0, byAge: 0 });
+    expect(await kept()).toHaveLength(3);
+  });
+
+  it('goes by age, too, and an entry of the future never grows old', async () => {
+    await place.consuming();
+    const at = await serverTime();
+    await add(`${at - 90_000}-0`, `${at - 61_000}-0`, `${at - 30_000}-0`, '9999999999999-0');
+    const ids = (await place.read('stream')).map(({ id }) => id);
+    await redis.send('XACK', place.keys.stream, place.group, ...ids);
+    expect(await trimTo({ maxAgeMs: 60_000 })).toMatchObject({ byAge: 2, byLength: 0 });
+    expect(await kept()).toEqual(ids.slice(2));
+  });
+
+  it('removes what is beyond the hard bound, handled or not, and counts it apart', async () => {
+    await place.consuming();
+    await add('5-1', '5-2', '5-3', '5-4');
+    await redis.send('XREADGROUP', 'GROUP', place.group, 'i1', 'COUNT', 1, 'STREAMS', place.keys.stream, '>');
+    await redis.send('XACK', place.keys.stream, place.group, '5-1');
+    await redis.send('XGROUP', 'SETID', place.keys.stream, place.group, '5-2');
+    expect(await trimTo({ maxLen: 1, hardMaxLen: 2 })).toEqual({
+      length: 4,
+      byLength: 1,
+      byAge: 0,
+      byHardBound: 1,
+      pinnedBy: place.group,
+    });
+    expect(await kept()).toEqual(['5-3', '5-4']);
+  });
+
+  it('removes no more than asked for at once, and everything where nothing holds it', async () => {
+    await add('5-1', '5-2', '5-3', '5-4', '5-5');
+    expect(await trimTo({ maxLen: 1, limit: 2, guarded: 0 })).toMatchObject({ byLength: 2 });
+    expect(await kept()).toEqual(['5-3', '5-4', '5-5']);
+    expect(await trimTo({ maxAgeMs: 1, limit: 2, guarded: 0 })).toMatchObject({ byAge: 2 });
+    expect(await trimTo({ maxAgeMs: 1, limit: 2, guarded: 0 })).toMatchObject({ byAge: 1 });
+    expect(await trimTo({ maxAgeMs: 1, limit: 2, guarded: 0 })).toMatchObject({ byAge: 0, length: 0 });
+    expect(await kept()).toEqual([]);
+  });
+
+  it('compares ids as numbers, not as text', async () => {
+    await place.consuming();
+    await add('9-9', '9-10', '10-1');
+    await redis.send('XGROUP', 'SETID', place.keys.stream, place.group, '9-10');
+    expect(await trimTo({ maxLen: 1 })).toMatchObject({ byLength: 1, pinnedBy: place.group });
+    expect(await kept()).toEqual(['9-10', '10-1']);
   });
 });
 

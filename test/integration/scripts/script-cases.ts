@@ -14,6 +14,7 @@ import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import { trim } from '../../../libs/redis-streams-mq/src/redis/scripts/trim.script.js';
 import { openWake } from '../../../libs/redis-streams-mq/src/redis/scripts/wake.script.js';
 import type { Place, PlaceKeys } from './place.js';
 
@@ -204,6 +205,25 @@ export const scriptCases: readonly ScriptCase[] = [
     reply: () => 2,
     // Before Redis 7 all of XGROUP counts as adding memory.
     inFullRedis: 'depends on the version',
+  }),
+  using(trim, {
+    as: 'what all groups have settled',
+    arrange: async (place) => {
+      const ids = await place.pending(5);
+      await place.redis.send('XACK', place.keys.stream, place.group, ...ids.slice(0, 3));
+      return ids;
+    },
+    call: ({ keys }) => call(trim, keys, { maxLen: 1, maxAgeMs: 0, hardMaxLen: 0, limit: 100, guarded: 1 }),
+    reply: () => ({ length: 5, byLength: 3, byAge: 0, byHardBound: 0, pinnedBy: 'g' }),
+    inFullRedis: 'goes on',
+  }),
+  using(trim, {
+    as: 'dead letters',
+    arrange: (place) => place.consuming(5),
+    call: ({ keys }) => call(trim, keys, { maxLen: 2, maxAgeMs: 0, hardMaxLen: 0, limit: 100, guarded: 0 }),
+    reply: () => ({ length: 5, byLength: 3, byAge: 0, byHardBound: 0, pinnedBy: '' }),
+    inFullRedis: 'goes on',
+    anyType: ['commit'],
   }),
   using(dueTimes, {
     arrange: async ({ redis, keys }) => (await redis.send('ZADD', keys.retry, 5, 'x', 9, 'y'), []),

@@ -6,11 +6,17 @@ import type { ResolvedMqOptions } from '../core/options.js';
 import type { Announcements } from '../redis/announcements.js';
 import type { Connections } from '../redis/connections.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
-import { GroupConsumer, type RetrySchedule } from './group-consumer.js';
+import { GroupConsumer, type PartitionLoop, type RetrySchedule } from './group-consumer.js';
 import { Slots } from './slots.js';
 import { InFlight } from './in-flight.js';
 import { LeaseKeeper } from './lease-keeper.js';
 import { ServerClock } from './server-clock.js';
+
+interface Loop {
+  readonly lastTickAgoMs: number;
+  start(): void;
+  stop(): Promise<void>;
+}
 
 export interface ConsumerDeps {
   /** Unique: it names the leases and the consumers of this process. */
@@ -24,12 +30,15 @@ export interface ConsumerDeps {
   readonly topics: TopicRegistry;
   readonly announcements: Announcements;
   /** The mover, which the owner of a partition runs. */
-  readonly retries: RetrySchedule & { start(): void; stop(): Promise<void>; readonly lastTickAgoMs: number };
+  readonly retries: RetrySchedule & Loop;
+  readonly retention: PartitionLoop & Loop & { readonly intervalMs: number };
 }
 
 export interface ConsumerLoop {
   readonly name: string;
   readonly lastTickAgoMs: number;
+  /** Where its turns lie further apart than those of the others. */
+  readonly intervalMs?: number;
   readonly failure?: string | undefined;
 }
 
@@ -109,6 +118,11 @@ export class MqConsumer {
     return [
       { name: 'lease-keeper', lastTickAgoMs: this.keeper.lastTickAgoMs },
       { name: 'mover', lastTickAgoMs: this.deps.retries.lastTickAgoMs },
+      {
+        name: 'trimmer',
+        lastTickAgoMs: this.deps.retention.lastTickAgoMs,
+        intervalMs: this.deps.retention.intervalMs,
+      },
       ...this.groups.flatMap((group) => group.loops),
     ];
   }
@@ -142,6 +156,7 @@ export class MqConsumer {
     this.deps.announcements.start();
     keeper.start();
     this.deps.retries.start();
+    this.deps.retention.start();
     for (const group of this.groups) group.start();
     this.scanner = this.scan();
   }
@@ -159,7 +174,7 @@ export class MqConsumer {
     // Nothing is owned any more; what still waits for an answer of Redis need not be waited for.
     await within(
       this.deps.clock,
-      Promise.all([this.deps.retries.stop(), this.keeper.stop(), this.scanner]),
+      Promise.all([this.deps.retries.stop(), this.deps.retention.stop(), this.keeper.stop(), this.scanner]),
       STOP_LOOPS_MS,
     );
   }

@@ -23,10 +23,14 @@ import { PartitionConsumer } from './partition-consumer.js';
 import { Reader } from './reader.js';
 import type { ServerClock } from './server-clock.js';
 
-/** Whoever moves what becomes due on the partitions owned. */
-export interface RetrySchedule {
+/** A loop of the instance that has work on the partitions owned. */
+export interface PartitionLoop {
   add(terms: LeaseTerms): void;
   remove(terms: LeaseTerms): void;
+}
+
+/** Whoever moves what becomes due on the partitions owned. */
+export interface RetrySchedule extends PartitionLoop {
   due(inMs: number): void;
 }
 
@@ -48,6 +52,7 @@ export interface GroupConsumerDeps {
   readonly inFlight: InFlight;
   readonly serverClock: ServerClock;
   readonly retries: RetrySchedule;
+  readonly retention: PartitionLoop;
   /** Connections that may block in Cluster, where each partition wants one; bounded for the instance. */
   readonly blockingReaders: Slots;
 }
@@ -183,6 +188,7 @@ export class GroupConsumer {
         if (connections.isCluster) this.openReader(partition);
         this.readerOf(partition)?.add(partition);
         deps.retries.add(lease.terms);
+        deps.retention.add(lease.terms);
       },
       pendingSeen: (stream, retryStream) => partition.pendingSeen(stream, retryStream),
       drain: (timeoutMs, graceMs) => partition.drain(timeoutMs, graceMs),
@@ -201,6 +207,7 @@ export class GroupConsumer {
     if (partition === undefined) return;
     this.partitions.delete(lease);
     this.deps.retries.remove(lease.terms);
+    this.deps.retention.remove(lease.terms);
     const reader = this.readerOf(partition);
     reader?.remove(partition);
     if (this.readers.delete(partition)) {

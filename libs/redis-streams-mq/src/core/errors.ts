@@ -109,7 +109,8 @@ export interface ThrownDescription {
 /** Never throws: anything may be thrown, also a revoked proxy or an object whose getters throw. */
 export function describeThrown(thrown: unknown): ThrownDescription {
   try {
-    if (!(thrown instanceof Error || types.isNativeError(thrown))) return { name: typeof thrown, message: plainText(thrown), stack: null };
+    if (!(thrown instanceof Error || types.isNativeError(thrown)))
+      return { name: typeof thrown, message: plainText(thrown), stack: null };
     const { name, message, stack } = thrown as { name: unknown; message: unknown; stack?: unknown };
     return {
       name: typeof name === 'string' ? name : 'Error',

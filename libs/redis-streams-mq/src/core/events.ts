@@ -66,6 +66,16 @@ export interface MqEventMap {
   healed: GroupPartitionRef & { readonly position: string; readonly reason: string };
   topicCreated: { readonly topic: string; readonly partitionCount: number };
   moved: PartitionRef & { readonly group: string | null; readonly moved: number; readonly bad: readonly string[] };
+  /** One turn of retention on a partition's stream or on its dead letters: entries removed, by the rule that wanted it. */
+  trimmed: PartitionRef & {
+    readonly stream: 'stream' | 'dlq';
+    readonly byLength: number;
+    readonly byAge: number;
+    /** Removed although some group had not settled them. */
+    readonly byHardBound: number;
+  };
+  /** A partition is beyond its bounds because this group has not settled its oldest messages; empty: no group has come yet. */
+  retentionPinned: GroupPartitionRef & { readonly length: number };
   replayed: GroupPartitionRef & { readonly result: 'replayed' | 'gone' | 'failed'; readonly durationMs: number };
   deadLetterDeleted: PartitionRef & { readonly count: number };
   /** A loop met an error of Redis or of its own and goes on after `retryInMs`. Logs must limit its rate. */

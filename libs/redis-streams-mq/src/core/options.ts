@@ -204,24 +204,27 @@ export interface MqOptions<R = unknown> {
 
   /**
    * How many messages a partition keeps. What some group has not settled yet is kept beyond it. 0 means no bound.
-   *
-   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 100000
    */
   readonly retentionMaxLenPerPartition?: number;
 
   /**
-   * How long a partition keeps a message, in ms. What some group has not settled yet is kept beyond it. 0 means no bound.
+   * How many messages a partition keeps at most, whatever has been handled. 0 means no bound.
    *
-   * Checked, and without effect in this version: nothing is trimmed yet.
+   * Hazard: beyond it, messages are deleted that some group has not handled. That is counted
+   * (`redis_streaming_mq_trim_deleted_total{reason="hard-bound"}`) and logged as an error.
+   * @defaultValue 0
+   */
+  readonly retentionHardMaxLenPerPartition?: number;
+
+  /**
+   * How long a partition keeps a message, in ms, by the server's clock. What some group has not settled yet is kept beyond it. 0 means no bound.
    * @defaultValue 0
    */
   readonly retentionMs?: number;
 
   /**
    * How often partitions are trimmed, in seconds.
-   *
-   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 60
    */
   readonly trimIntervalSec?: number;
@@ -230,8 +233,6 @@ export interface MqOptions<R = unknown> {
    * How many dead letters a partition keeps. 0 means no bound.
    *
    * Hazard: a bound deletes dead letters that nobody has looked at.
-   *
-   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 0
    */
   readonly dlqRetentionMaxLen?: number;
@@ -240,8 +241,6 @@ export interface MqOptions<R = unknown> {
    * How long dead letters are kept, in ms. 0 means no bound.
    *
    * Hazard: a bound deletes dead letters that nobody has looked at.
-   *
-   * Checked, and without effect in this version: nothing is trimmed yet.
    * @defaultValue 0
    */
   readonly dlqRetentionMs?: number;

@@ -64,6 +64,7 @@ export const mqOptionRules: { readonly [K in RuledOption]: OptionRule<ResolvedMq
   maxInFlight: integer(0, 0, 10_000_000),
   maxLeasedPartitionsPerConsumer: integer(0, 0, 1_000_000),
   retentionMaxLenPerPartition: integer(100_000, 0, ANY_COUNT),
+  retentionHardMaxLenPerPartition: integer(0, 0, ANY_COUNT),
   retentionMs: integer(0, 0, ANY_COUNT),
   trimIntervalSec: seconds(60, 10),
   dlqRetentionMaxLen: integer(0, 0, ANY_COUNT),

@@ -97,6 +97,16 @@ export const counterDefinitions = {
     help: 'Times that reading waited because maxInFlight was reached',
     labels: ['group'],
   },
+  trimAttempts: {
+    name: 'redis_streaming_mq_trim_attempts_total',
+    help: 'Turns of retention on a partition (stream) or its dead letters (dlq)',
+    labels: ['topic', 'partition', 'stream'],
+  },
+  trimDeleted: {
+    name: 'redis_streaming_mq_trim_deleted_total',
+    help: 'Entries that retention removed, by rule: length, age, or hard-bound, which loses messages',
+    labels: ['topic', 'partition', 'reason', 'stream'],
+  },
   replaySuccess: {
     name: 'redis_streaming_dlq_replay_success_total',
     help: 'Dead letters put back into the retry bucket of their group',

@@ -90,6 +90,21 @@ describe('MqMetrics, events', () => {
       [`redis_streaming_mq_payload_missing_total{${ofGroup}} 3`],
     ],
     [
+      'what retention removed, by rule',
+      [
+        ['trimmed', { ...partition, stream: 'stream', byLength: 5, byAge: 0, byHardBound: 2 }],
+        ['trimmed', { ...partition, stream: 'stream', byLength: 1, byAge: 0, byHardBound: 0 }],
+        ['trimmed', { ...partition, stream: 'dlq', byLength: 0, byAge: 3, byHardBound: 0 }],
+      ],
+      [
+        'redis_streaming_mq_trim_attempts_total{mq="default",partition="3",stream="stream",topic="orders"} 2',
+        'redis_streaming_mq_trim_attempts_total{mq="default",partition="3",stream="dlq",topic="orders"} 1',
+        'redis_streaming_mq_trim_deleted_total{mq="default",partition="3",reason="length",stream="stream",topic="orders"} 6',
+        'redis_streaming_mq_trim_deleted_total{mq="default",partition="3",reason="hard-bound",stream="stream",topic="orders"} 2',
+        'redis_streaming_mq_trim_deleted_total{mq="default",partition="3",reason="age",stream="dlq",topic="orders"} 3',
+      ],
+    ],
+    [
       'send errors by code alone',
       [
         ['sendFailed', { topic: 'orders', code: 'MQ_SEND_TIMEOUT' }],

@@ -59,6 +59,7 @@ export class MqMetrics {
     this.countOwnership();
     this.countTrouble();
     this.countDeadLetters();
+    this.countTrimmed();
     this.showGauges();
   }
 
@@ -143,6 +144,20 @@ export class MqMetrics {
       if (event.result === 'gone') return;
       this.ofGroup(event.result === 'replayed' ? success : failure, event).inc();
       latency.at(this.topics.of(event.topic), event.group).observe(event.durationMs);
+    });
+  }
+
+  private countTrimmed(): void {
+    const attempts = this.counter(counterDefinitions.trimAttempts);
+    const deleted = this.counter(counterDefinitions.trimDeleted);
+    this.on('trimmed', (event) => {
+      const topic = this.topics.of(event.topic);
+      const partition = this.partition(event);
+      attempts.at(topic, partition, event.stream).inc();
+      const { byLength, byAge, byHardBound } = event;
+      for (const [reason, count] of Object.entries({ length: byLength, age: byAge, 'hard-bound': byHardBound })) {
+        if (count > 0) deleted.at(topic, partition, reason, event.stream).inc(count);
+      }
     });
   }
 

@@ -23,6 +23,7 @@ import { redisOptionProblems, type RedisOption } from '../redis/redis-option.js'
 import { call } from '../redis/script.js';
 import { probe } from '../redis/scripts/probe.script.js';
 import { TopicRegistry } from '../redis/topic-registry.js';
+import { Trimmer } from '../retention/trimmer.js';
 import { RetryMover } from '../retry/retry-mover.js';
 import type { MqLogger } from './mq-logger.js';
 import type { MqRuntime } from './runtime.js';
@@ -82,6 +83,18 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     intervalMs: options.retryMoverIntervalMs,
     batch: options.retryMoverBatch,
   });
+  const trimmer = new Trimmer({
+    connection: command,
+    clock,
+    events,
+    intervalMs: options.trimIntervalMs,
+    stream: {
+      maxLen: options.retentionMaxLenPerPartition,
+      maxAgeMs: options.retentionMs,
+      hardMaxLen: options.retentionHardMaxLenPerPartition,
+    },
+    dlq: { maxLen: options.dlqRetentionMaxLen, maxAgeMs: options.dlqRetentionMs, hardMaxLen: 0 },
+  });
   announcements.onAnnouncement((announcement) => {
     if (announcement.type === 'due') mover.dueAt(announcement.due);
   });
@@ -97,6 +110,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     topics,
     announcements,
     retries: mover,
+    retention: trimmer,
   });
   const deadLetters = new DeadLetterQueue({
     connection: patient,
@@ -167,8 +181,9 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
   }
 
   function toLoopState(loop: (typeof consumer.loops)[number]): LoopState {
-    const { name: loopName, lastTickAgoMs, failure } = loop;
+    const { name: loopName, lastTickAgoMs, failure, intervalMs = 0 } = loop;
     const interval = Math.max(
+      intervalMs,
       options.rebalanceIntervalMs,
       options.renewIntervalMs,
       options.retryMoverIntervalMs,

@@ -115,6 +115,26 @@ export class LogListener {
       const fields = { topic, partition, group, count: bad.length, firstId: bad[0] };
       this.limited('error', `bad ${topic}`, 'damaged retries or delayed messages were set aside', fields);
     });
+    this.on('trimmed', ({ topic, partition, byHardBound }) => {
+      if (byHardBound === 0) return;
+      const fields = { topic, partition, count: byHardBound };
+      this.limited(
+        'error',
+        `hard ${topic}`,
+        'messages beyond the hard bound were deleted before all groups had them',
+        fields,
+      );
+    });
+    this.on('retentionPinned', ({ topic, partition, group, length }) => {
+      if (group === '') return;
+      const fields = { topic, partition, group, length };
+      this.limited(
+        'warn',
+        `pinned ${topic} ${group}`,
+        'a partition is beyond its bounds: this group has not settled it',
+        fields,
+      );
+    });
     this.on('deadLetterDeleted', ({ topic, partition, count }) =>
       this.limited('log', `deleted ${topic}`, 'dead letters were deleted', { topic, partition, count }),
     );
