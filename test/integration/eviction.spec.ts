@@ -77,18 +77,25 @@ describeWithServer('a server that evicts', () => {
     await mq.client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  it.each(['volatile-lru', 'allkeys-lru'])('STR-20 %s is warned of at the start', async (policy) => {
-    await mq.client.config('SET', 'maxmemory-policy', policy);
-    const { logger } = recordingLogger();
-    const runtime = composeMq(resolveOptions({ redis: mq.redis.url }), { name: 'default', logger });
-    const log = EventLog.of(runtime.events, 'warning');
-    await runtime.connect();
-    await waitFor(() => log.count('warning') > 0);
-    await runtime.close();
-    expect(log.all('warning')).toEqual([
-      { message: expect.stringContaining('must be noeviction'), fields: { policy } },
-    ]);
-  });
+  it.each(['volatile-lru', 'allkeys-lru'])(
+    'STR-20 %s is warned of at the start, and health shows it',
+    async (policy) => {
+      await mq.client.config('SET', 'maxmemory-policy', policy);
+      const { logger } = recordingLogger();
+      const runtime = composeMq(resolveOptions({ redis: mq.redis.url }), { name: 'default', logger });
+      const log = EventLog.of(runtime.events, 'warning');
+      await runtime.connect();
+      await waitFor(() => log.count('warning') > 0);
+      await waitFor(async () => (await runtime.health.readiness()).redisStreamsMq!.status === 'up');
+      expect((await runtime.health.readiness()).redisStreamsMq).toMatchObject({
+        redis: { warnings: [`maxmemory-policy is ${policy} and not noeviction`] },
+      });
+      await runtime.close();
+      expect(log.all('warning')).toEqual([
+        { message: expect.stringContaining('must be noeviction'), fields: { policy } },
+      ]);
+    },
+  );
 
   it('STR-20 is not looked at, and nothing said of it, where INFO is forbidden', async () => {
     const user = uniqueName('user');

@@ -42,6 +42,8 @@ export interface MqHealthDeps {
   readonly timeoutMs?: number;
   /** Asks Redis whether it answers and accepts writes. May reject or never settle. */
   readonly probe: () => Promise<HealthProbe>;
+  /** What is wrong with the server's settings and will hurt later; shown, and no reason to be down. */
+  readonly concerns?: () => readonly string[];
   readonly loops: () => readonly LoopState[];
   readonly consumption: () => ConsumptionState;
 }
@@ -75,6 +77,7 @@ export class MqHealth {
     return this.result(() => {
       const loops = this.deps.loops();
       const consumption = this.deps.consumption();
+      const concerns = this.deps.concerns?.() ?? [];
       return {
         reasons: [
           ...redisReasons(redis),
@@ -94,7 +97,11 @@ export class MqHealth {
           ),
         ],
         fields: {
-          redis: { reachable: redis.reachable, writable: redis.writable },
+          redis: {
+            reachable: redis.reachable,
+            writable: redis.writable,
+            ...(concerns.length > 0 && { warnings: concerns }),
+          },
           topics: redis.reachable ? redis.topics : null,
           loops: countLoops(loops),
           consuming: consumption.started,

@@ -127,10 +127,12 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     events,
     defaultPartitionCount: options.defaultPartitionCount,
   });
+  let serverConcerns: readonly string[] = [];
   const health = new MqHealth({
     name,
     clock,
     probe: () => lookAtRedis(),
+    concerns: () => serverConcerns,
     loops: () => consumer.loops.map(toLoopState),
     consumption: () => ({
       started: consumer.isStarted,
@@ -202,7 +204,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
   /** Whether the server could be looked at. @throws MqRedisError `MQ_REDIS_NOT_ALLOWED` */
   async function look(use: Use): Promise<boolean> {
     try {
-      await checkServer(control, events);
+      serverConcerns = await checkServer(control, events);
       await checkPermissions(control, keys.probe(instance), use);
       return true;
     } catch (error) {

@@ -6,9 +6,10 @@ const OLDEST: readonly [number, number] = [6, 2];
 
 /**
  * Looks at the server once, where it lets one look, and warns about what will hurt later: a version below 6.2, a policy
- * that evicts streams and leases. Never fails the boot: a hardened server may refuse INFO.
+ * that evicts streams and leases. Never fails the boot: a hardened server may refuse INFO. Returns the warnings in short.
  */
-export async function checkServer(connection: Connection, events: MqEvents): Promise<void> {
+export async function checkServer(connection: Connection, events: MqEvents): Promise<string[]> {
+  const concerns: string[] = [];
   const server = await info(connection, 'server');
   const memory = await info(connection, 'memory');
   const version = /^\d+\.\d+/.exec(server.get('redis_version') ?? '')?.[0];
@@ -19,6 +20,7 @@ export async function checkServer(connection: Connection, events: MqEvents): Pro
         message: 'this Redis is older than 6.2 and lacks commands the queue needs',
         fields: { version },
       });
+      concerns.push(`Redis ${version} is older than 6.2`);
     }
   }
   const policy = memory.get('maxmemory_policy');
@@ -27,7 +29,9 @@ export async function checkServer(connection: Connection, events: MqEvents): Pro
       message: 'maxmemory-policy must be noeviction: this one deletes leases or whole streams when memory is full',
       fields: { policy },
     });
+    concerns.push(`maxmemory-policy is ${policy} and not noeviction`);
   }
+  return concerns;
 }
 
 async function info(connection: Connection, section: string): Promise<Map<string, string>> {
