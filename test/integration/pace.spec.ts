@@ -55,7 +55,7 @@ describe('a partition that cannot move on', () => {
     await first.start({ topic, group, handle });
     for (const n of [0, 1, 2]) await send(first, n);
     const pending = async (): Promise<unknown> => (await mq.client.xpending(mq.keys.stream(topic, 0), group))[0];
-    await waitFor(async () => (await pending()) === 3);
+    await waitFor(async () => record.calls.length === 1 && (await pending()) === 3);
     await first.close();
     const second = await mq.open(short);
     await second.start({ topic, group, handle });
