@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
 import { systemClock } from '../../libs/redis-streams-mq/src/core/clock.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
-import { DeadLetter } from '../../libs/redis-streams-mq/src/core/results.js';
 import { LogListener } from '../../libs/redis-streams-mq/src/nest/log-listener.js';
 import { TestInstance } from '../support/engine.js';
 import { EventLog } from '../support/event-log.js';
@@ -201,92 +200,5 @@ describeWithServer('OBS-04 readiness', () => {
     expect(new Set(answers)).toEqual(new Set(['down']));
     expect((await instance.runtime.health.liveness()).redisStreamsMq!.status).toBe('up');
     await other.stop();
-  });
-});
-
-describe('DATA-11 a user with few rights', () => {
-  const denied = async (raw: Redis, user: string): Promise<string[]> => {
-    const entries = (await raw.call('ACL', 'LOG', 100)) as unknown[][];
-    const found: string[] = [];
-    for (const entry of entries) {
-      const fields = new Map(entry.map((value, i) => [String(value), String(entry[i + 1])]));
-      if (fields.get('username') === user) found.push(`${fields.get('reason')} ${fields.get('object')}`);
-    }
-    return [...new Set(found)];
-  };
-
-  it('can do everything without dangerous and administrative commands and with our keys alone', async () => {
-    const raw = redis.client();
-    const user = uniqueName('user');
-    const rules = [
-      'on',
-      '>secret',
-      '~stream:topic:*',
-      '~streaming:mq:*',
-      '&streaming:mq:*',
-      '+@all',
-      '-@dangerous',
-      '-@admin',
-    ];
-    await raw.call('ACL', 'SETUSER', user, ...rules);
-    await raw.call('ACL', 'LOG', 'RESET');
-    jest.spyOn(console, 'warn').mockReturnValue();
-    const options = { redis: { port: redis.port, username: user, password: 'secret' }, rebalanceIntervalSec: 30 };
-    const a = await open(options);
-    const b = await open(options);
-    const logs = [a, b].map((instance) =>
-      EventLog.of(instance.runtime.events, 'leaseAcquired', 'leaseReleased', 'fault', 'warning'),
-    );
-    let isFixed = false;
-    const work: Parameters<HandlingRecord['handler']>[1] = ({ context }, { n }) => {
-      if (n === 3 && context.attempt === 1) throw new Error('fails once');
-      if (n === 4 && !isFixed) throw new DeadLetter('fails until it is fixed');
-    };
-    await a.start({ topic, group, handle: record.handler('a', work) });
-    await waitFor(() => logs[0]!.count('leaseAcquired') === 4);
-    await b.start({ topic, group, handle: record.handler('b', work) });
-    await waitFor(() => logs[1]!.count('leaseAcquired') === 2);
-    await sendAll(a.producer, numbers(0, 9));
-    await a.producer.send(topic, { n: 10 }, { delayMs: 50 });
-    await a.producer.send(topic, { n: 11 }, { dedupId: 'once' });
-    await waitFor(() => record.handled === 12 && record.calls.some((call) => call.n === 3 && call.attempt === 2));
-    const { deadLetters } = a.runtime;
-    const letter = await waitFor(async () => (await deadLetters.list(topic)).items[0]);
-    expect(letter.reason).toBe('rejected');
-    isFixed = true;
-    expect(await deadLetters.replay(topic, letter.id)).toBe(true);
-    await waitFor(() => record.calls.filter((call) => call.n === 4).length === 2);
-    expect(await deadLetters.size(topic)).toBe(0);
-    expect(await a.runtime.admin.describeTopic(topic)).toMatchObject({ topic });
-    await b.close();
-    await waitFor(() => logs[0]!.count('leaseAcquired') - logs[0]!.count('leaseReleased') === 4);
-    await a.close();
-    // Only the look at the server's version and settings, without which everything works.
-    expect((await denied(raw, user)).filter((text) => text !== 'command info')).toEqual([]);
-    expect(logs.flatMap((log) => log.all('fault'))).toEqual([]);
-  });
-
-  it('without a right to pub/sub is warned once, and shares partitions by its timers', async () => {
-    const raw = redis.client();
-    const user = uniqueName('user');
-    await raw.call('ACL', 'SETUSER', user, 'on', '>secret', '~*', 'resetchannels', '+@all');
-    const options = { redis: { port: redis.port, username: user, password: 'secret' }, rebalanceIntervalSec: 0.3 };
-    const a = await open(options);
-    const b = await open(options);
-    const logs = [a, b].map((instance) =>
-      EventLog.of(instance.runtime.events, 'leaseAcquired', 'leaseReleased', 'warning'),
-    );
-    await a.start({ topic, group, handle: record.handler('a') });
-    await waitFor(() => logs[0]!.count('leaseAcquired') === 4);
-    await b.start({ topic, group, handle: record.handler('b') });
-    await waitFor(() => logs[1]!.count('leaseAcquired') === 2);
-    await sendAll(a.producer, numbers(0, 19));
-    await waitFor(() => record.handled === 20);
-    expect(record.repeated).toEqual([]);
-    for (const log of logs) {
-      expect(log.all('warning').map(({ message }) => message)).toEqual([
-        'pub/sub is not allowed; ownership changes are noticed by timers alone, which is slower',
-      ]);
-    }
   });
 });

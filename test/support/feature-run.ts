@@ -11,7 +11,7 @@ const PARTITIONS = 4;
 
 /**
  * Uses everything there is once, with two instances made with `options`: sends of all kinds, retry, dead letters and
- * their replay, hand-over, administration, health and metrics. No fault may be reported meanwhile.
+ * their replay, hand-over, administration, health and metrics. No fault that stays may be reported meanwhile.
  *
  * @returns the topics that were made
  */
@@ -73,7 +73,7 @@ export async function expectAllFeatures(options: MqOptions): Promise<{ topic: st
     await waitFor(() => record.handled === 13);
     await a.close();
     expect(record.calls).toHaveLength(15);
-    expect(logs.flatMap((log) => log.all('fault'))).toEqual([]);
+    expect(logs.flatMap((log) => log.all('fault')).filter((fault) => fault.class !== 'transient')).toEqual([]);
     return { topic, empty };
   } finally {
     await Promise.all([a.close(), b.close()]);

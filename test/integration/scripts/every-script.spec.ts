@@ -169,7 +169,7 @@ describeWithServer('in a full Redis', () => {
   });
 });
 
-describeWithServer('every script declares each key that it touches', () => {
+describeWithServer('DATA-13 every script declares each key that it touches', () => {
   let restricted: Connection;
   const allow = (...keys: string[]): Promise<unknown> =>
     redis.send('ACL', 'SETUSER', 'restricted', 'on', 'nopass', '+@all', 'resetkeys', ...keys.map((key) => `~${key}`));

@@ -92,6 +92,9 @@ export function connectionFailureText(error: unknown): string {
   const cause = failureOfNode(error);
   const { code = '' } = cause as NodeJS.ErrnoException;
   if (code === 'ECONNRESET') return `${thrownText(cause)}; ${hint}`;
+  if (/unknown command.*\binfo\b/i.test(thrownText(cause))) {
+    return `${thrownText(cause)}; with ioredis' enableReadyCheck: false the queue does without it`;
+  }
   return TLS_CODE.test(code) ? `TLS failed: ${thrownText(cause)} (${code})` : thrownText(cause);
 }
 
