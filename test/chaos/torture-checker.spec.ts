@@ -185,8 +185,8 @@ describe('the checker of torture', () => {
       const story = new Story(0);
       story.refuse(1, 1, 'MQ_SEND_REFUSED', 'no such function');
       expect(story.violations).toEqual([
-        'I0 of 1 messages 0 were accepted',
         'I0 k#1 was refused (MQ_SEND_REFUSED): no such function',
+        'I0 of 1 messages 0 were accepted',
       ]);
     });
 
