@@ -2,9 +2,13 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RespFrames } from './resp-frames.js';
 
-/** What happens to the next request that matches: its reply is replaced, or lost together with the connection. */
+/**
+ * What happens to the next request that matches: its reply is replaced, or lost together with the connection, or the
+ * request itself is.
+ */
 export interface Trap {
   matches(request: Buffer): boolean;
+  losesRequest?: boolean;
   answer?: Buffer;
   sprung(): void;
 }
@@ -71,21 +75,35 @@ export class ProxyLink {
   }
 
   private forward(chunk: Buffer): void {
+    const whole: Buffer[] = [];
+    let part: Buffer[] = [];
     for (const piece of this.requests.feed(chunk)) {
       this.request.push(piece.bytes);
+      part.push(piece.bytes);
       if (!piece.ends) continue;
-      this.arm(piece.index, Buffer.concat(this.request));
+      if (this.arm(piece.index, Buffer.concat(this.request))?.losesRequest) return this.cutBehind(whole);
+      whole.push(...part);
+      part = [];
       this.request = [];
     }
     this.server.write(chunk);
   }
 
-  private arm(index: number, request: Buffer): void {
+  /** The server gets what was asked before, and the client hears no answer to that either. */
+  private cutBehind(requests: readonly Buffer[]): void {
+    this.server.end(Buffer.concat(requests));
+    this.client.destroy();
+    this.onClose(this);
+  }
+
+  private arm(index: number, request: Buffer): Trap | undefined {
     const name = /\r\nsetname\r\n\$\d+\r\n(\S+)/i.exec(request.toString('latin1', 0, 300))?.[1];
     this.clientName = name ?? this.clientName;
     const at = this.faults.traps.findIndex((trap) => trap.matches(request));
     const [trap] = at < 0 ? [] : this.faults.traps.splice(at, 1);
-    if (trap) this.sprungAt.set(index, trap);
+    if (trap?.losesRequest) trap.sprung();
+    else if (trap) this.sprungAt.set(index, trap);
+    return trap;
   }
 
   private deliverLater(chunk: Buffer): void {

@@ -80,6 +80,13 @@ export class TcpProxy {
     return done.promise;
   }
 
+  /** Cuts the connection before the next matching request reaches the server. Once; resolves when it has happened. */
+  dropNextRequestMatching(matches: (request: Buffer) => boolean): Promise<void> {
+    const done = deferred();
+    this.faults.traps.push({ matches, losesRequest: true, sprung: () => done.resolve() });
+    return done.promise;
+  }
+
   /** As `dropNextReplyMatching`, but gives the client this reply (RESP bytes) instead, and the connection goes on. */
   answerNextMatching(matches: (request: Buffer) => boolean, reply: string): Promise<void> {
     const done = deferred();
