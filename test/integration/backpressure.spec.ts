@@ -4,9 +4,11 @@ import type { Redis } from 'ioredis';
 import { Registry } from 'prom-client';
 import { Keys } from '../../libs/redis-streams-mq/src/core/keys.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
+import { page } from '../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
 import { TestInstance } from '../support/engine.js';
 import { EventLog } from '../support/event-log.js';
-import { HandlingRecord, nowMs } from '../support/handling-record.js';
+import { quantile } from '../support/fleet.js';
+import { type HandlerCall, HandlingRecord, nowMs } from '../support/handling-record.js';
 import { startRedis, type TestRedis, uniqueName } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
@@ -192,39 +194,72 @@ describe('workerThreads', () => {
   });
 });
 
-describe('a slow partition', () => {
-  it('DEL-28 holds back no other, and its buffer is bounded', async () => {
-    const producer = await makeTopic(8);
-    const consumer = await open();
-    const log = EventLog.of(consumer.runtime.events, 'leaseAcquired');
-    const work = (_: unknown, { partition }: { partition: number }): Promise<void> => sleep(partition === 0 ? 500 : 10);
-    await consumer.start({ topic, group, handle: record.handler('owner', work), options: { batchCount: 16 } });
-    await waitFor(() => log.count('leaseAcquired') === 8);
-    await send(
-      producer,
-      numbers(0, 199).map((i) => i * 8),
-      8,
-    );
-    await waitFor(() => record.of(0).length > 0);
-    const most = highest(() => pending(0));
+describe('a partition that is in trouble', () => {
+  /** Fifty messages a second to partitions 1 to 7; how long they waited for their handlers at the 99th percentile. */
+  async function waitOfOthers(producer: TestInstance['producer'], from: number): Promise<number> {
+    const COUNT = 150;
     const sentAt = new Map<number, number>();
     const since = nowMs();
-    for (let i = 0; i < 200; i++) {
-      const n = i * 8 + 1 + (i % 7);
+    for (let i = 0; i < COUNT; i++) {
+      const n = (from + i) * 8 + 1 + (i % 7);
       sentAt.set(n, nowMs());
       await send(producer, [n], 8);
       await sleep(Math.max(0, since + i * 20 - nowMs()));
     }
-    await waitFor(() => [...sentAt.keys()].every((n) => record.calls.some((call) => call.n === n)));
-    const waits = record.calls
-      .filter((call) => call.partition !== 0)
-      .map((call) => call.startedAt - sentAt.get(call.n)!)
-      .toSorted((a, b) => a - b);
-    expect(waits[Math.floor(waits.length * 0.99)]).toBeLessThan(200);
-    expect(record.of(0).length).toBeGreaterThan(5);
+    const mine = (): HandlerCall[] => record.calls.filter((call) => sentAt.has(call.n));
+    await waitFor(() => mine().length === COUNT);
+    return quantile(
+      mine().map((call) => call.startedAt - sentAt.get(call.n)!),
+      0.99,
+    );
+  }
+
+  /** The trouble lasts through all looks; what others do to the machine does not. */
+  async function othersAreQuick(producer: TestInstance['producer'], usual: number): Promise<void> {
+    let from = 0;
+    await waitFor(async () => (await waitOfOthers(producer, (from += 1_000))) < Math.max(200, 3 * usual), {
+      timeoutMs: 15_000,
+      describe: 'the other partitions to be handled within 200 ms',
+    });
+  }
+
+  async function consumer(onFirstPartition: (n: number) => unknown): Promise<TestInstance> {
+    const instance = await open({ retryMaxAttempts: 1_000, retryMaxBackoffMs: 20 });
+    const log = EventLog.of(instance.runtime.events, 'leaseAcquired');
+    const work = (_: unknown, { partition, n }: HandlerCall): unknown =>
+      partition === 0 ? onFirstPartition(n) : sleep(10);
+    await instance.start({ topic, group, handle: record.handler('owner', work), options: { batchCount: 16 } });
+    await waitFor(() => log.count('leaseAcquired') === 8);
+    return instance;
+  }
+
+  const toFirst = numbers(0, 199).map((i) => i * 8);
+
+  it('DEL-28 since its handler is slow holds back no other, and its buffer is bounded', async () => {
+    const producer = await makeTopic(8);
+    const instance = await consumer(() => sleep(1_000));
+    const usual = await waitOfOthers(producer, 0);
+    await send(producer, toFirst, 8);
+    await waitFor(() => record.of(0).length > 0);
+    const most = highest(() => pending(0));
+    await othersAreQuick(producer, usual);
+    expect(record.of(0).length).toBeGreaterThan(1);
     // What runs, a batch that waits and the next that was asked for.
     expect(await most()).toBeLessThanOrEqual(1 + 2 * 16);
-    await consumer.close();
+    await instance.close();
+  });
+
+  it('DEL-28 since its messages fail again and again holds back no other', async () => {
+    const producer = await makeTopic(8);
+    const instance = await consumer(() => {
+      throw new Error('never');
+    });
+    const usual = await waitOfOthers(producer, 0);
+    await send(producer, toFirst.slice(0, 20), 8);
+    await waitFor(() => record.of(0).some((call) => call.attempt > 2));
+    await othersAreQuick(producer, usual);
+    expect(record.of(0).length).toBeGreaterThan(100);
+    await instance.close();
   });
 });
 
@@ -278,11 +313,20 @@ describe('an instance with nothing to do', () => {
     let seen = '';
     monitor.on('data', (bytes) => (seen += bytes.toString('latin1')));
     monitor.write('MONITOR\r\n');
+    // Each take-over ends with a look at what is pending, which comes after its lease.
+    await waitFor(async () => {
+      seen = '';
+      await sleep(500);
+      return !/XPENDING/i.test(seen) && !seen.includes(page.sha);
+    });
+    seen = '';
+    const since = performance.now();
     await sleep(3_000);
     monitor.destroy();
+    const seconds = (performance.now() - since) / 1_000;
     // What scripts call inside Redis is not sent.
     const sent = seen.match(/^\+[\d.]+ \[\d+ (?!lua)/gm)?.length ?? 0;
-    expect(sent / 3).toBeLessThan(50);
+    expect(sent / seconds).toBeLessThan(50);
     expect(sent).toBeGreaterThan(0);
     await consumer.producer.send(topic, { n: 0 });
     await waitFor(() => record.handled === 1);

@@ -163,6 +163,20 @@ describe('replay', () => {
     await expect(deadLetters.replay(topic, letter!.id)).resolves.toBe(false);
   });
 
+  it('DEL-22 an id that was just deleted is not there, and no other letter is delivered in its place', async () => {
+    const { instance, handled, deadLetters } = await start();
+    for (const name of ['deleted', 'kept']) await instance.producer.send(topic, name);
+    const [deleted] = await letters(instance, 2);
+    handled.isFixed = true;
+    handled.calls.length = 0;
+    await deadLetters.delete(topic, deleted!.id);
+    await expect(deadLetters.replay(topic, deleted!.id)).resolves.toBe(false);
+    await instance.producer.send(topic, 'good');
+    await waitFor(() => handled.calls.length > 0);
+    expect(handled.calls.map(({ payload }) => payload)).toEqual(['good']);
+    await expect(deadLetters.size(topic)).resolves.toBe(1);
+  });
+
   it('DEL-22 two replayAll() at once deliver each letter once', async () => {
     const { instance, handled, deadLetters } = await start(['g'], 2);
     await instance.producer.sendBatch(topic, byPartition(150, 2));

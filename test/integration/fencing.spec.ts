@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
+import { Registry } from 'prom-client';
 import { systemClock, type Clock } from '../../libs/redis-streams-mq/src/core/clock.js';
 import { Keys } from '../../libs/redis-streams-mq/src/core/keys.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
@@ -62,7 +63,7 @@ afterEach(async () => {
   await Promise.all(instances.splice(0).map((instance) => instance.close()));
 });
 
-async function open(options: MqOptions = {}, deps: { clock?: Clock } = {}): Promise<TestInstance> {
+async function open(options: MqOptions = {}, deps: { clock?: Clock; registry?: Registry } = {}): Promise<TestInstance> {
   const instance = await TestInstance.open({ redis: redis.url, failFast: true, ...short, ...options }, deps);
   instances.push(instance);
   return instance;
@@ -212,7 +213,8 @@ describe('a process that stood still while a handler ran', () => {
   it('DEL-01 looks at the time before it starts the next message, whatever its timers have told it', async () => {
     let stoodStillMs = 0;
     const clock: Clock = { ...systemClock, monotonic: () => systemClock.monotonic() + stoodStillMs };
-    const owner = await open({ renewIntervalSec: 0.9 }, { clock });
+    const registry = new Registry();
+    const owner = await open({ renewIntervalSec: 0.9 }, { clock, registry });
     const log = EventLog.of(owner.runtime.events, 'leaseLost');
     const go = deferred();
     await owner.start({
@@ -231,6 +233,8 @@ describe('a process that stood still while a handler ran', () => {
     await settled();
     const [first, ...rest] = record.calls;
     expect(log.all('leaseLost')).toEqual([{ topic, partition: 0, group, epoch: first!.epoch, reason: 'expired' }]);
+    const lost = await registry.getSingleMetric('redis_streaming_mq_lease_lost_total')!.get();
+    expect(lost.values).toMatchObject([{ labels: { topic, partition: '0', group, reason: 'expired' }, value: 1 }]);
     expect(rest.every((call) => call.epoch > first!.epoch)).toBe(true);
     expect(record.disorder).toEqual([]);
   });

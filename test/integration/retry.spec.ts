@@ -57,6 +57,23 @@ describe('the back-off', () => {
     for (const [i, ms] of expected.entries()) expect(calledAt[i + 1]! - calledAt[i]!).toBeGreaterThanOrEqual(ms - 1);
   });
 
+  it('DEL-19 stays finite and within its maximum through more than a thousand attempts, and the message is not lost', async () => {
+    const ATTEMPTS = 1_100;
+    const instance = await mq.open({ retryMaxAttempts: ATTEMPTS, retryBaseBackoffMs: 1, retryMaxBackoffMs: 2 });
+    const retried = record(instance, 'retried');
+    await instance.start({
+      topic,
+      group,
+      handle: () => {
+        throw new Error('never');
+      },
+    });
+    await instance.producer.send(topic, 'x');
+    await waitFor(() => retried.length === ATTEMPTS - 1, { timeoutMs: 60_000 });
+    await expect(oneLetter(instance)).resolves.toMatchObject({ reason: 'exhausted', attempts: ATTEMPTS });
+    expect(new Set(retried.map(({ delayMs }) => delayMs))).toEqual(new Set([1, 2]));
+  }, 70_000);
+
   it('is spread by chance, so that what failed together does not come back together', async () => {
     const instance = await mq.open({ retryBaseBackoffMs: 100, retryMaxBackoffMs: 100 });
     const retried = record(instance, 'retried');
