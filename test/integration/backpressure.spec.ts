@@ -255,7 +255,7 @@ describe('a partition that is in trouble', () => {
       throw new Error('never');
     });
     const usual = await waitOfOthers(producer, 0);
-    await send(producer, toFirst.slice(0, 20), 8);
+    await send(producer, toFirst.slice(0, 5), 8);
     await waitFor(() => record.of(0).some((call) => call.attempt > 2));
     await othersAreQuick(producer, usual);
     expect(record.of(0).length).toBeGreaterThan(100);
