@@ -13,6 +13,8 @@ export interface TestSentinel {
   /** The one that starts as master; after a failover it is the replica. */
   readonly master: ServerProcess;
   readonly replica: ServerProcess;
+  /** All replicas at the start, that one included. */
+  readonly replicas: readonly ServerProcess[];
   readonly sentinels: readonly ServerProcess[];
   /** For ioredis: `{ sentinels, name }`. */
   readonly addresses: { host: string; port: number }[];
@@ -23,8 +25,18 @@ export interface TestSentinel {
   stop(): Promise<void>;
 }
 
-/** Starts a master, a replica in sync with it and three sentinels that know each other; quorum 2, down after half a second. */
-export async function startSentinel(): Promise<TestSentinel> {
+export interface StartSentinelOptions {
+  /** @defaultValue 1 */
+  replicas?: number;
+  /** Keep append-only files, written before a reply, so that a server that is killed and restarted has lost nothing. */
+  aof?: boolean;
+  /** A master that does not answer for so long counts as dead. @defaultValue 500 */
+  downAfterMs?: number;
+}
+
+/** Starts a master, replicas in sync with it and three sentinels that know each other; quorum 2, down after half a second. */
+export async function startSentinel(options: StartSentinelOptions = {}): Promise<TestSentinel> {
+  const { replicas: replicaCount = 1, aof = false, downAfterMs = 500 } = options;
   const binary = requireServerBinary();
   const servers: ServerProcess[] = [];
   const clients: Redis[] = [];
@@ -44,26 +56,36 @@ export async function startSentinel(): Promise<TestSentinel> {
     return client;
   };
   try {
-    const args = ['--appendonly', 'no', '--repl-diskless-sync-delay', '0'];
+    const durability = aof ? ['--appendonly', 'yes', '--appendfsync', 'always'] : ['--appendonly', 'no'];
+    const args = [...durability, '--repl-diskless-sync-delay', '0'];
     const master = await start({ args });
-    const replica = await start({ args: [...args, '--replicaof', '127.0.0.1', String(master.port)] });
-    const replicaClient = connect({ port: replica.port });
-    await waitFor(async () => (await replicaClient.info('replication')).includes('master_link_status:up'), {
-      describe: 'the replica to be in sync',
+    // In the file and not among the arguments, so that what the sentinels decide later outlives a restart.
+    const config = `replicaof 127.0.0.1 ${master.port}\n`;
+    const replicas = await Promise.all(Array.from({ length: replicaCount }, () => start({ args, config })));
+    const replicaClients = replicas.map(({ port }) => connect({ port }));
+    await waitFor(async () => (await Promise.all(replicaClients.map(isInSync))).every(Boolean), {
+      describe: 'the replicas to be in sync',
     });
     const sentinels = await Promise.all(
-      Array.from({ length: 3 }, () => start({ args: ['--sentinel'], config: sentinelConfig(master.port) })),
+      Array.from({ length: 3 }, () =>
+        start({ args: ['--sentinel'], config: sentinelConfig(master.port, downAfterMs) }),
+      ),
     );
     const addresses = sentinels.map(({ port }) => ({ host: '127.0.0.1', port }));
     const askers = addresses.map((address) => connect({ ...address, maxRetriesPerRequest: 0 }));
-    await waitFor(async () => (await Promise.all(askers.map(knowsAll))).every(Boolean), {
-      timeoutMs: 20_000,
-      describe: 'the sentinels to find each other and the replica',
-    });
+    await Promise.all(askers.map(makeHaste));
+    await waitFor(
+      async () => (await Promise.all(askers.map((asker) => knowsAll(asker, replicaCount)))).every(Boolean),
+      {
+        timeoutMs: 20_000,
+        describe: 'the sentinels to find each other and the replicas',
+      },
+    );
     return {
       name,
       master,
-      replica,
+      replica: replicas[0]!,
+      replicas,
       sentinels,
       addresses,
       masterPort: async () => {
@@ -79,15 +101,28 @@ export async function startSentinel(): Promise<TestSentinel> {
   }
 }
 
-const sentinelConfig = (masterPort: number): string => `
+const sentinelConfig = (masterPort: number, downAfterMs: number): string => `
 sentinel myid ${randomBytes(20).toString('hex')}
 sentinel monitor ${name} 127.0.0.1 ${masterPort} ${quorum}
-sentinel down-after-milliseconds ${name} 500
+sentinel down-after-milliseconds ${name} ${downAfterMs}
 sentinel failover-timeout ${name} 3000
 `;
 
-async function knowsAll(sentinel: Redis): Promise<boolean> {
+/** Times that Sentinel has no setting for: how soon it notices a change, and how long it does nothing after a pause of its own. */
+async function makeHaste(sentinel: Redis): Promise<void> {
+  const times = ['INFO-PERIOD', 1_000, 'PUBLISH-PERIOD', 500, 'TILT-PERIOD', 1_000];
+  // Unknown before Redis 7: everything takes longer then.
+  await sentinel.call('SENTINEL', 'DEBUG', ...times).catch(() => undefined);
+}
+
+async function isInSync(replica: Redis): Promise<boolean> {
+  return (await replica.info('replication')).includes('master_link_status:up');
+}
+
+async function knowsAll(sentinel: Redis, replicas: number): Promise<boolean> {
   const flat = (await sentinel.call('SENTINEL', 'MASTER', name)) as string[];
   const value = (field: string): string | undefined => flat[flat.indexOf(field) + 1];
-  return value('num-slaves') === '1' && value('num-other-sentinels') === '2' && value('flags') === 'master';
+  return (
+    value('num-slaves') === String(replicas) && value('num-other-sentinels') === '2' && value('flags') === 'master'
+  );
 }

@@ -47,12 +47,30 @@ export const CATALOG = {
     costsLeases: false,
     kinds: ALL,
   },
-  readonly: { about: 'the master made a replica, then a master again', weight: 1, costsLeases: true, kinds: ALL },
+  readonly: {
+    about: 'the master made a replica, then a master again',
+    weight: 1,
+    costsLeases: true,
+    // Elsewhere failovers bring it.
+    kinds: ['standalone'],
+  },
   'kill-master': {
     about: 'SIGKILL of a master; a replica takes over, and it comes back as its replica',
     weight: 1,
     costsLeases: true,
     kinds: ['sentinel', 'cluster'],
+  },
+  'stop-master': {
+    about: 'SIGSTOP of a master; a replica takes over, then it goes on as if it were the master',
+    weight: 1,
+    costsLeases: true,
+    kinds: ['sentinel', 'cluster'],
+  },
+  'stop-sentinels': {
+    about: 'SIGSTOP of all sentinels while the master is killed, then SIGCONT',
+    weight: 1,
+    costsLeases: true,
+    kinds: ['sentinel'],
   },
   failover: {
     about: 'a failover that somebody asked for',
