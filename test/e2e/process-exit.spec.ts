@@ -34,6 +34,10 @@ describe('NEST-06 the process ends by itself within a second after the applicati
     },
   );
 
+  it('CONN-20 with a client of its own, which still works then', async () => {
+    expect(await lifeAfterClosing(redis.url, 'a shared client')).toBeLessThan(1_000);
+  });
+
   it('with Redis away', async () => {
     expect(await lifeAfterClosing('redis://127.0.0.1:1', 'after a while')).toBeLessThan(1_000);
   });

@@ -2,9 +2,12 @@
 import 'reflect-metadata';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { Redis } from 'ioredis';
 import { RedisStreamsMqModule, StreamHandler } from 'nestjs-redis-streams-mq';
 
-const [redis, way] = process.argv.slice(2);
+const [redis = '', way] = process.argv.slice(2);
+/** The application's own, used by others as well. */
+const shared = way === 'a shared client' ? new Redis(redis) : undefined;
 
 class Svc {
   @StreamHandler('exit', 'g')
@@ -12,7 +15,7 @@ class Svc {
 }
 
 @Module({
-  imports: [RedisStreamsMqModule.forRoot({ redis: redis ?? '' })],
+  imports: [RedisStreamsMqModule.forRoot({ redis: shared ?? redis })],
   providers: [
     Svc,
     {
@@ -40,6 +43,8 @@ async function run(): Promise<void> {
   await app.close();
   if (way === 'twice') await app.close();
   await initialised;
+  // It belongs to the application, which has to end it.
+  if (shared && (await shared.ping()) === 'PONG') await shared.quit();
 }
 
 await run();

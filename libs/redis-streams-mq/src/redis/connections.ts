@@ -21,6 +21,7 @@ export interface ConnectionsDeps {
 }
 
 const REVIVE_MS = 500;
+const TOO_MANY = 'ERR max number of clients reached';
 
 /**
  * Every connection of one module instance. `command` carries sends, settles and reads that do not block; `control`
@@ -112,11 +113,19 @@ export class Connections {
     const onEnd = (): void => {
       if (!connection.isDestroyed) this.deps.clock.setTimer(() => connection.isDestroyed || connect(client), REVIVE_MS);
     };
+    // Said instead of an answer to the first command, which ioredis drops.
+    const onConnect = (): void => {
+      (client as Partial<Redis>).stream?.once('data', (bytes: Buffer) => {
+        if (bytes.toString('latin1', 0, TOO_MANY.length + 1) === `-${TOO_MANY}`) onError(new Error(TOO_MANY));
+      });
+    };
     const emitter = client as Redis;
     // In an outage each partition waits for `ready`: many listeners are no leak.
     emitter.setMaxListeners(0);
-    emitter.on('ready', onReady).on('close', onClose).on('error', onError).on('end', onEnd);
-    this.detachers.set(connection, () => emitter.off('ready', onReady).off('close', onClose).off('end', onEnd));
+    emitter.on('ready', onReady).on('close', onClose).on('error', onError).on('end', onEnd).on('connect', onConnect);
+    this.detachers.set(connection, () =>
+      emitter.off('ready', onReady).off('close', onClose).off('end', onEnd).off('connect', onConnect),
+    );
     this.all.add(connection);
     return connection;
   }
