@@ -16,8 +16,12 @@ describeWithServer('torture', () => {
       const run = await torture(command.options);
       const violations = check(run);
       process.stdout.write(describeRun(reportOf(run, violations)));
-      if (violations.length > 0) keepEvidence(run, violations);
-      else forgetEvidence(run);
+      if (violations.length > 0) {
+        keepEvidence(run, violations);
+        process.stdout.write(`records and evidence: ${run.folder}\n`);
+      } else {
+        forgetEvidence(run);
+      }
       // The report above has more of them.
       expect(violations.slice(0, 3)).toEqual([]);
     },

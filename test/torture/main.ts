@@ -36,8 +36,12 @@ async function execute(command: Command): Promise<number> {
   const report = reportOf(run, violations);
   process.stdout.write(describeRun(report));
   if (json !== undefined) writeFileSync(json, `${JSON.stringify(report, null, 2)}\n`);
-  if (keep || violations.length > 0) keepEvidence(run, violations);
-  else forgetEvidence(run);
+  if (keep || violations.length > 0) {
+    keepEvidence(run, violations);
+    process.stdout.write(`records and evidence: ${run.folder}\n`);
+  } else {
+    forgetEvidence(run);
+  }
   return violations.length > 0 ? 1 : 0;
 }
 

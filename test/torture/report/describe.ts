@@ -43,7 +43,6 @@ export function describeRun(report: Report): string {
   for (const { rule, at, what } of violations.slice(0, MOST_VIOLATIONS))
     lines.push(`  ${rule.slice(0, 2)} ${at > 0 ? seconds(at) : ''} ${what}`);
   if (violations.length > MOST_VIOLATIONS) lines.push(`  and ${violations.length - MOST_VIOLATIONS} more`);
-  if (violations.length > 0) lines.push(`records and evidence: ${report.records}`);
   lines.push(`again: npm run torture -- ${argumentsFor(options)}`);
   return `${lines.join('\n')}\n`;
 }
