@@ -125,4 +125,21 @@ describeWithServer('one client of a cluster for everything', () => {
     }
     expect(await client.ping()).toBe('PONG');
   });
+
+  it('CONN-13 enableOfflineQueue: false keeps nobody from sending while the queue starts', async () => {
+    const clusterOptions = { enableOfflineQueue: false, redisOptions: { enableOfflineQueue: false } };
+    const redis = { cluster: { nodes: cluster.startupNodes, options: clusterOptions } };
+    const instance = await TestInstance.open({ redis, defaultPartitionCount: 8 });
+    const record = new HandlingRecord();
+    const topic = uniqueName('topic');
+    try {
+      await instance.producer.send(topic, { n: 0 });
+      await instance.start({ topic, group: 'g', handle: record.handler('owner') });
+      for (const n of [1, 2, 3, 4, 5, 6, 7]) await instance.producer.send(topic, { n });
+      await waitFor(() => record.handled === 8);
+      expect(record.repeated).toEqual([]);
+    } finally {
+      await instance.close();
+    }
+  });
 });
