@@ -97,6 +97,7 @@ export class GroupConsumer {
         ttlMs: memberTtlMs,
       }),
       rebalanceIntervalMs: Math.min(options.rebalanceIntervalMs, Math.floor(memberTtlMs / 3)),
+      topics: handlers,
       handOverTimeoutMs: (topic) => handlers.get(topic)?.options.handlerTimeoutMs || options.drainTimeoutMs,
       partitionsOf: (topics) => this.partitionsOf(topics),
       consume: (lease) => this.consume(lease),

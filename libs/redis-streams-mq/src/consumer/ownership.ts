@@ -34,6 +34,8 @@ export interface OwnershipDeps {
   readonly keeper: LeaseKeeper;
   readonly announcements: Announcements;
   readonly rebalanceIntervalMs: number;
+  /** Topics that this instance has handlers for. */
+  readonly topics: ReadonlyMap<string, unknown>;
   /** How long a hand-over waits for the running handler of `topic`, in milliseconds. */
   readonly handOverTimeoutMs: (topic: string) => number;
   /** All partitions of these topics that exist; makes those of this instance's own topics that do not. */
@@ -51,6 +53,10 @@ interface Owned {
   leaving?: Promise<void>;
 }
 
+/** Who is to have a partition, asked when it is free. */
+type Heir = () => string | null;
+
+const NO_HEIR: Heir = () => null;
 const GRACE_MS = 1_000;
 const RECHECK_MS = 500;
 
@@ -122,16 +128,26 @@ export class Ownership {
     this.debounce?.cancel();
     this.wake?.();
     const { clock, membership } = this.deps;
-    const heirs = this.heirsWithoutMe();
+    let heirs = this.heirsWithoutMe();
     // Left before anything is released, so that nobody reckons with this instance any more. The draining waits for
     // neither: it begins in this turn, and no handler starts after it.
     const left = (async () => {
       await within(clock, Promise.all([this.loop, ...this.acquiring.values()]), Math.min(1_000, drainTimeoutMs));
       await within(clock, membership.leave(), 1_000);
+      // Others may have taken partitions since the last look, and an heir is named by what each of them has.
+      await within(clock, this.lookAtOwners(), 1_000);
+      heirs = this.heirsWithoutMe();
     })();
     await Promise.all(
       [...this.owned].map(([id, owned]) =>
-        this.giveUp(id, owned, heirs.get(id) ?? null, drainTimeoutMs, Math.min(GRACE_MS, drainTimeoutMs / 10), left),
+        this.giveUp(
+          id,
+          owned,
+          () => heirs.get(id) ?? null,
+          drainTimeoutMs,
+          Math.min(GRACE_MS, drainTimeoutMs / 10),
+          left,
+        ),
       ),
     );
     await left;
@@ -147,8 +163,17 @@ export class Ownership {
     this.members = await membership.beat();
     const topics = new Set(this.members.flatMap((member) => [...member.subscriptions.keys()]));
     this.partitions = await this.deps.partitionsOf(topics);
-    const holders = await this.deps.leases.holders(this.partitions);
+    const holders = await this.lookAtOwners();
     if (holders.fault !== undefined) this.report(holders.fault, RECHECK_MS);
+    const assignment = assign(this.members, this.partitions, this.owners);
+    this.overCap.look(assignment);
+    const nextMs = await this.follow(assignment, holders);
+    this.hasReconciled = true;
+    return Math.min(nextMs, rebalanceIntervalMs);
+  }
+
+  private async lookAtOwners(): Promise<Holders> {
+    const holders = await this.deps.leases.holders(this.partitions);
     const owners = new Map<string, string>();
     for (const ref of this.partitions) {
       const id = partitionId(ref.topic, ref.partition);
@@ -158,11 +183,7 @@ export class Ownership {
       if (instance !== undefined && instance !== null) owners.set(id, instance);
     }
     this.owners = owners;
-    const assignment = assign(this.members, this.partitions, owners);
-    this.overCap.look(assignment);
-    const nextMs = await this.follow(assignment, holders);
-    this.hasReconciled = true;
-    return Math.min(nextMs, rebalanceIntervalMs);
+    return holders;
   }
 
   private async follow({ owners: target }: Assignment, holders: Holders): Promise<number> {
@@ -179,7 +200,7 @@ export class Ownership {
       if (mine !== undefined) {
         if (owner !== null && owner !== instance && alive.has(owner) && mine.leaving === undefined) {
           givenUp++;
-          this.handOver(id, mine, owner);
+          this.handOver(id, mine, () => owner);
         }
         continue;
       }
@@ -202,7 +223,7 @@ export class Ownership {
     }
     this.unownedSince = unowned;
     // A topic that was deleted, or a subscription's share that no longer covers it.
-    for (const [id, owned] of this.owned) if (!target.has(id)) this.handOver(id, owned, null);
+    for (const [id, owned] of this.owned) if (!target.has(id)) this.handOver(id, owned, NO_HEIR);
     const before = this.owned.size;
     const attempts = await Promise.allSettled(wanted.map((ref) => this.acquirePartition(ref)));
     const refused = attempts.find((attempt) => attempt.status === 'rejected');
@@ -245,7 +266,7 @@ export class Ownership {
     const watcher: LeaseWatcher = {
       lease,
       pendingSeen: (stream, retryStream) => consumption.pendingSeen(stream, retryStream),
-      paused: () => this.handOver(id, owned, null),
+      paused: () => this.handOver(id, owned, NO_HEIR),
     };
     const owned: Owned = { lease, consumption, watcher };
     this.owned.set(id, owned);
@@ -255,7 +276,7 @@ export class Ownership {
   }
 
   /** Beside everything else: it may take as long as the running handler. */
-  private handOver(id: string, owned: Owned, heir: string | null): void {
+  private handOver(id: string, owned: Owned, heir: Heir): void {
     if (owned.leaving !== undefined) return;
     const { handOverTimeoutMs } = this.deps;
     this.giveUp(id, owned, heir, handOverTimeoutMs(owned.lease.terms.topic), GRACE_MS).catch((error: unknown) =>
@@ -283,7 +304,7 @@ export class Ownership {
   private async release(
     id: string,
     owned: Owned,
-    heir: string | null,
+    heir: Heir,
     timeoutMs: number,
     graceMs: number,
     beforeRelease?: Promise<void>,
@@ -305,7 +326,7 @@ export class Ownership {
       if (inOrder) {
         lease.end();
         events.emit('leaseReleased', { topic, partition, group, epoch });
-        announcements.publish({ type: 'released', group, instance, topic, partition, heir });
+        announcements.publish({ type: 'released', group, instance, topic, partition, heir: heir() });
       }
     } catch (error) {
       // Not released: it ends by itself, and the heir waits for that.
@@ -375,10 +396,13 @@ export class Ownership {
   private heard(announcement: Announcement): void {
     const { group, instance } = this.deps;
     if (announcement.type === 'due' || announcement.group !== group || announcement.instance === instance) return;
-    if (announcement.type === 'released' && announcement.heir === instance && this.hasReconciled) {
+    if (announcement.type === 'released' && announcement.heir === instance) {
       const { topic, partition } = announcement;
-      const known = this.partitions.some((ref) => ref.topic === topic && ref.partition === partition);
-      if (known) this.acquirePartition({ topic, partition }).catch(() => this.reconcileSoon());
+      // Whoever names us has seen us join: there is no need to wait for the first look of our own.
+      const isKnown =
+        !this.hasReconciled || this.partitions.some((ref) => ref.topic === topic && ref.partition === partition);
+      if (isKnown && this.deps.topics.has(topic))
+        this.acquirePartition({ topic, partition }).catch(() => this.reconcileSoon());
     }
     if (announcement.type !== 'released' || announcement.heir !== instance) this.reconcileSoon();
   }
