@@ -1,4 +1,4 @@
-import { costsLeases } from '../faults/catalog.js';
+import { costsLeases, delayOf } from '../faults/catalog.js';
 import type { Failover } from '../servers/servers.js';
 import { type Call, type Evidence, grouped, recordsOf } from './evidence.js';
 
@@ -12,6 +12,8 @@ export interface Span {
   readonly to: number;
 }
 
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, one) => total + one, 0);
+
 export const isWithin = (at: number, { from, to }: Span): boolean => from <= at && at <= to;
 
 /** How long a fault may be felt. */
@@ -19,10 +21,23 @@ export function reachOf(fault: Span, leaseMs: number): Span {
   return { from: fault.from, to: fault.to + leaseMs + SETTLING_MS };
 }
 
+/** So much time a process, the proxies and the server must have been without together before a lease can be lost for it. */
+const STARVED_MS = 1_000;
+
+/** Times without any, of one process or, without a name, of everybody. */
+export function starvationsIn({ records, faults }: Evidence): Map<string, readonly Span[]> {
+  const ofProcess = recordsOf(records, 'stall').map(({ process, at, ms }) => ({ of: process, from: at - ms, to: at }));
+  const ofAll = faults
+    .filter(({ kind }) => kind === 'starved-driver' || kind === 'starved-redis')
+    .map(({ from, to }) => ({ of: '', from, to }));
+  return grouped([...ofProcess, ...ofAll], (stall) => stall.of);
+}
+
 /** What may have cost a process leases (or everybody, through the servers or the proxies) between two times, by its kind. */
 export function disturbancesIn(evidence: Evidence): (process: string, from: number, to: number) => string[] {
-  const stalls = grouped(recordsOf(evidence.records, 'stall'), ({ process }) => process);
+  const stalls = starvationsIn(evidence);
   const faults = evidence.faults.filter((fault) => !fault.missed && costsLeases(fault));
+  const delays = evidence.faults.map(({ kind, from, to }) => ({ from, to, ms: delayOf(kind) }));
   return (process, from, to) => {
     // The lease that a fault has cost ends some time after it.
     const before = from - evidence.leaseMs - SETTLING_MS;
@@ -30,8 +45,11 @@ export function disturbancesIn(evidence: Evidence): (process: string, from: numb
       .filter(({ target }) => target === 'redis' || target === childOf(process))
       .filter((fault) => fault.from <= to && fault.to >= before)
       .map(({ kind }): string => kind);
-    const stalled = (stalls.get(process) ?? []).some(({ at, ms }) => at - ms <= to && at >= before);
-    return [...new Set(stalled ? [...kinds, 'a starved process'] : kinds)];
+    const isNear = (span: Span): boolean => span.from <= to && span.to >= before;
+    const starved = [...(stalls.get(process) ?? []), ...(stalls.get('') ?? [])].filter(isNear);
+    const delayed = delays.filter(isNear);
+    const starvedMs = sum(starved.map((stall) => stall.to - stall.from)) + sum(delayed.map(({ ms }) => ms));
+    return [...new Set(starvedMs >= STARVED_MS ? [...kinds, 'a starved machine'] : kinds)];
   };
 }
 

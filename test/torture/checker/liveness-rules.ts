@@ -1,4 +1,4 @@
-import { reachOf, type Span } from './disturbances.js';
+import { reachOf, type Span, starvationsIn } from './disturbances.js';
 import { about, recordsOf } from './evidence.js';
 import { type Pause, pausesOf } from './pauses.js';
 import type { Rule } from './rule.js';
@@ -32,7 +32,7 @@ export const neverSilent: Rule = {
   name: 'I6 no partition was silent for longer than the faults explain',
   check(evidence, calls, report) {
     const faults = evidence.faults.filter(({ missed }) => !missed);
-    const stalls = recordsOf(evidence.records, 'stall').map(({ at, ms }) => ({ from: at - ms, to: at }));
+    const stalls = [...starvationsIn(evidence).values()].flat();
     const reaches = [...faults, ...stalls].map((span) => reachOf(span, evidence.leaseMs));
     for (const pause of pausesOf(evidence, calls)) {
       const unexplained = uncovered(pause, reaches);

@@ -10,6 +10,8 @@ export interface FaultDefinition {
    * owner's. After any other fault the checker takes these for violations.
    */
   readonly costsLeases: boolean;
+  /** By so much it holds answers up, which costs a lease only on a machine that has no time either. */
+  readonly delayMs?: number;
   /** The kinds of servers that have it; all, if it is done to processes or to the network. */
   readonly kinds?: readonly ServersKind[];
 }
@@ -30,7 +32,7 @@ export const CATALOG = {
   'cut-script': { about: 'the reply of some script lost with its connection', weight: 4, costsLeases: false },
   'black-hole': { about: 'bytes of a process swallowed both ways, without RST', weight: 2, costsLeases: true },
   flaps: { about: 'a process cut off five times in three seconds', weight: 1, costsLeases: true },
-  'slow-network': { about: 'all replies to a process held back', weight: 1, costsLeases: false },
+  'slow-network': { about: 'all replies to a process held back', weight: 1, costsLeases: false, delayMs: 300 },
   'kill-redis': {
     about: 'SIGKILL of Redis, then a restart with its append-only file',
     weight: 2,
@@ -45,6 +47,7 @@ export const CATALOG = {
     about: 'Redis standing still for moments, again and again',
     weight: 1,
     costsLeases: false,
+    delayMs: 400,
     kinds: ALL,
   },
   readonly: {
@@ -105,5 +108,8 @@ export function faultsFor(kind: ServersKind): FaultName[] {
   return (Object.keys(CATALOG) as FaultName[]).filter((name) => definitionOf(name).kinds?.includes(kind) ?? true);
 }
 
-/** What the machine does may cost a lease at any time. */
-export const costsLeases = ({ kind }: Fault): boolean => !isFaultName(kind) || definitionOf(kind).costsLeases;
+export const delayOf = (kind: Fault['kind']): number => (isFaultName(kind) ? (definitionOf(kind).delayMs ?? 0) : 0);
+
+/** Want of time is summed up instead: most of it costs nothing. */
+export const costsLeases = ({ kind }: Fault): boolean =>
+  isFaultName(kind) ? definitionOf(kind).costsLeases : kind === 'clock-set';

@@ -3,7 +3,7 @@ import { monotonicMs, watchStalls } from '../programs/record.js';
 import type { Fault, MachineFault } from './catalog.js';
 
 const LOOK_MS = 100;
-const NOTABLE_MS = 300;
+const NOTABLE_MS = 150;
 
 /**
  * What the machine does to the test beside the planned faults: each of it can cost leases. It begins with the first

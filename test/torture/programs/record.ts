@@ -77,7 +77,7 @@ export function readRecords(path: string, process: string): Witnessed[] {
 }
 
 const LOOK_MS = 100;
-const STALL_MS = 300;
+const STALL_MS = 100;
 
 /** Calls when this process could not run for a while; ends when the process does, or by the function returned. */
 export function watchStalls(report: (ms: number) => void): () => void {
