@@ -8,6 +8,7 @@ import type { Connections } from '../redis/connections.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { GroupConsumer, type PartitionLoop, type RetrySchedule } from './group-consumer.js';
 import { Slots } from './slots.js';
+import { Turns } from './turns.js';
 import { InFlight } from './in-flight.js';
 import { LeaseKeeper } from './lease-keeper.js';
 import { ServerClock } from './server-clock.js';
@@ -133,6 +134,7 @@ export class MqConsumer {
     this.state = 'started';
     if (handlers.length === 0) return;
     const slots = new Slots(this.deps.options.workerThreads);
+    const turns = new Turns(this.deps.clock);
     const blockingReaders = new Slots(this.deps.options.maxBlockingConnections);
     const byGroup = new Map<string, Map<string, HandlerDefinition>>();
     for (const handler of handlers) {
@@ -148,6 +150,7 @@ export class MqConsumer {
           handlers: topics,
           keeper,
           slots,
+          turns,
           inFlight,
           serverClock,
           blockingReaders,

@@ -13,6 +13,7 @@ import { dropConsumer } from '../redis/scripts/pending.script.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { startPosition } from './group-position.js';
 import type { Slots } from './slots.js';
+import type { Turns } from './turns.js';
 import type { InFlight } from './in-flight.js';
 import { LeaseClient } from './lease-client.js';
 import type { Lease, LeaseTerms } from './lease.js';
@@ -49,6 +50,7 @@ export interface GroupConsumerDeps {
   readonly announcements: Announcements;
   readonly keeper: LeaseKeeper;
   readonly slots: Slots;
+  readonly turns: Turns;
   readonly inFlight: InFlight;
   readonly serverClock: ServerClock;
   readonly retries: RetrySchedule;

@@ -10,6 +10,7 @@ import { deadLetterMetadata } from './dead-letter-metadata.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
 import type { Slots } from './slots.js';
+import type { Turns } from './turns.js';
 import type { Lease } from './lease.js';
 import type { MessageRunner, RunReport } from './message-runner.js';
 import type { Settler } from './settler.js';
@@ -22,6 +23,7 @@ export interface PartitionWorkerDeps {
   readonly runner: MessageRunner;
   /** How many handlers may run at once in the instance. */
   readonly slots: Slots;
+  readonly turns: Turns;
   readonly connection: Connection;
   readonly clock: Clock;
   readonly events: MqEvents;
@@ -85,7 +87,7 @@ export class PartitionWorker {
   }
 
   private async run(): Promise<void> {
-    const { queue, settler, slots, lease, clock, ackFlushMs } = this.deps;
+    const { queue, settler, slots, turns, lease, clock, ackFlushMs } = this.deps;
     let wasFast = true;
     while (!this.isOver) {
       if (!queue.isReady) {
@@ -95,6 +97,10 @@ export class PartitionWorker {
       }
       if (settler.isStalled) {
         await pause(clock, STALL_LOOK_MS, this.stopping.signal);
+        continue;
+      }
+      if (turns.isOver) {
+        await turns.next();
         continue;
       }
       if (!slots.tryTake()) {
