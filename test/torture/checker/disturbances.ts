@@ -119,3 +119,16 @@ export const outcomeTakenBackIn = (evidence: Evidence): ((call: Call) => boolean
   const takenBack = takenBackIn(evidence);
   return ({ partition, from, to }) => takenBack(partition, Math.min(to, from + 60_000), SETTLED_WITHIN_MS).length > 0;
 };
+
+/**
+ * Calls under a lease that only the old master of a failover knew: it goes on until that master's reign has ended, and
+ * then as long as a lease lasts at most. The new master cannot know of it, and gives out the next one meanwhile.
+ */
+export const heldAtOldMasterIn = ({ failovers, streamKey, leaseMs }: Evidence): ((call: Call) => boolean) => {
+  return ({ partition, from }) =>
+    failovers.some(
+      (failover) =>
+        isWithin(from, { from: failover.from, to: failover.to + leaseMs }) &&
+        failover.mayHaveLost(streamKey(partition), Math.min(from, failover.to)),
+    );
+};

@@ -1,5 +1,5 @@
 import type { RecordOf, Witnessed } from '../programs/record.js';
-import { disturbancesIn, firstAfterFreeze, takenBackIn } from './disturbances.js';
+import { disturbancesIn, firstAfterFreeze, heldAtOldMasterIn, takenBackIn } from './disturbances.js';
 import { about, type Call, type Evidence, grouped, placeOf, recordsOf } from './evidence.js';
 import type { Rule } from './rule.js';
 
@@ -45,7 +45,9 @@ export const oneAtATime: Rule = {
         .map((lease) => `${lease.process} ${placeOf(lease)} ${lease.epoch}`),
     );
     const disturbances = disturbancesIn(evidence);
+    const heldAtOldMaster = heldAtOldMasterIn(evidence);
     const wasLost = (call: Call): boolean =>
+      heldAtOldMaster(call) ||
       lost.has(`${call.process} ${placeOf(call)} ${call.epoch}`) ||
       disturbances(call.process, call.from, call.to).includes('stop-consumer');
     for (const [before, call] of overlaps(calls)) {
@@ -78,8 +80,9 @@ export const fencedStarts: Rule = {
     // Redis ended the lease before its time.
     const jumps = evidence.faults.filter(({ kind }) => kind === 'clock-set');
     const wasSet = (at: number): boolean => jumps.some(({ from, to }) => from <= at && at <= to + evidence.leaseMs);
+    const heldAtOldMaster = heldAtOldMasterIn(evidence);
     for (const [call, later] of startedTooLate(evidence, calls)) {
-      if (wasFrozen(call) || wasSet(call.from)) continue;
+      if (wasFrozen(call) || wasSet(call.from) || heldAtOldMaster(call)) continue;
       if (takenBack(later.partition, later.at).some(({ from }) => from <= call.from)) continue;
       report(call.from, `${about(call)}, but ${later.process} had epoch ${later.epoch} since ${Math.round(later.at)}`);
     }

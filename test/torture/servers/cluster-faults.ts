@@ -43,7 +43,7 @@ export class ClusterFaults {
     const { master, replica } = await this.rolesOf(this.chosen(extent));
     const fraction = this.fractionOf(extent);
     const behindMs = fraction < 0.5 ? 0 : Math.round(50 + (fraction - 0.5) * 800);
-    if (behindMs > 0) await leaveReplicasBehind(master, behindMs);
+    if (behindMs > 0) await leaveReplicasBehind(master.client, behindMs);
     await master.process.kill();
     const detail = await untilPromoted(replica);
     await master.process.restart();

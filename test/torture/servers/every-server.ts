@@ -37,8 +37,8 @@ export function faultsOfAll(servers: readonly WorldServer[]): Record<string, Ser
  * Cuts the replicas off, then waits, so that what the master accepts meanwhile is nowhere else. It ends with the master's
  * life, which is to end next.
  */
-export async function leaveReplicasBehind({ client }: WorldServer, forMs: number): Promise<void> {
-  await client.call('ACL', 'SETUSER', 'default', '-psync', '-sync');
-  await client.call('CLIENT', 'KILL', 'TYPE', 'replica');
+export async function leaveReplicasBehind(master: Redis, forMs: number): Promise<void> {
+  await master.call('ACL', 'SETUSER', 'default', '-psync', '-sync');
+  await master.call('CLIENT', 'KILL', 'TYPE', 'replica');
   await sleep(forMs);
 }

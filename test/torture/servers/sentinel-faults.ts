@@ -59,7 +59,7 @@ export class SentinelFaults {
   private async killMaster(extent: number): Promise<string> {
     const master = await this.master();
     const behindMs = extent < 0.5 ? 0 : Math.round(50 + (extent - 0.5) * 800);
-    if (behindMs > 0) await leaveReplicasBehind(master, behindMs);
+    if (behindMs > 0) await leaveReplicasBehind(master.client, behindMs);
     await master.process.kill();
     const detail = await this.untilPromoted(master);
     await master.process.restart();

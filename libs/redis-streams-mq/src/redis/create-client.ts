@@ -26,7 +26,7 @@ function pinned(redisTimeoutMs: number | null, connectionName: string): RedisOpt
     maxLoadingRetryTime: 250,
     // It would open connections to all sentinels for each of ours; a demoted master is noticed by its READONLY.
     failoverDetector: false,
-    reconnectOnError: (error) => replyCode(error) === 'READONLY',
+    reconnectOnError: reconnectWhenReadonly(),
     // RESP2 shapes, whatever the user's client speaks. ioredis 5 knows no other.
     protocol: 2,
     replyMapping: 'legacy',
@@ -35,6 +35,25 @@ function pinned(redisTimeoutMs: number | null, connectionName: string): RedisOpt
     monitor: false,
     scripts: undefined,
     himportFieldsets: undefined,
+  };
+}
+
+const READONLY_BACKOFF_MS = { first: 100, most: 1_000, forgottenAfter: 10_000 } as const;
+
+/**
+ * On READONLY the address may lead to another server by now. It may also take a while until it does, and ioredis forgets
+ * its own back-off whenever a connection is ready.
+ */
+function reconnectWhenReadonly(): (error: Error) => boolean {
+  const { first, most, forgottenAfter } = READONLY_BACKOFF_MS;
+  let waitMs = 0;
+  let last = -Infinity;
+  return (error) => {
+    const agoMs = performance.now() - last;
+    if (replyCode(error) !== 'READONLY' || agoMs < waitMs) return false;
+    waitMs = agoMs > forgottenAfter ? first : Math.min(most, waitMs * 2);
+    last = performance.now();
+    return true;
   };
 }
 
