@@ -1,3 +1,4 @@
+import { EventLog } from '../support/event-log.js';
 import { TestInstance } from '../support/engine.js';
 import { startCluster, type TestCluster } from '../support/cluster.js';
 import { describeWithServer, uniqueName } from '../support/redis-server.js';
@@ -56,4 +57,23 @@ describeWithServer('on Redis Cluster', () => {
       }
     },
   );
+
+  it('starts without a fault, and people may ask it at once', async () => {
+    for (let i = 0; i < 6; i++) {
+      const options = { keyPrefix: uniqueName('mq'), streamKeyPrefix: uniqueName('data'), defaultPartitionCount: 8 };
+      const instance = await TestInstance.open({ redis: redis(), failFast: true, ...options });
+      const faults = EventLog.of(instance.runtime.events, 'fault');
+      let handled = 0;
+      try {
+        await instance.runtime.admin.createTopic('orders');
+        expect(await instance.runtime.deadLetters.list('orders')).toMatchObject({ items: [] });
+        await instance.start({ topic: 'orders', group: 'g', handle: () => void handled++ });
+        for (let n = 0; n < 10; n++) await instance.producer.send('orders', { n });
+        await waitFor(() => handled === 10);
+        expect(faults.all('fault').map(({ component, error }) => `${component}: ${String(error)}`)).toEqual([]);
+      } finally {
+        await instance.close();
+      }
+    }
+  });
 });
