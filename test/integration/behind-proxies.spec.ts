@@ -68,7 +68,8 @@ function describeNatMap(
 }
 
 describeNatMap('Sentinel', async () => {
-  const { master, replicas, sentinels, name, stop } = await startSentinel();
+  const sentinel = await startSentinel();
+  const { master, replicas, sentinels, name } = sentinel;
   const servers = [master, ...replicas];
   const ports = [...servers, ...sentinels].map(({ port }) => port);
   const network = (): Promise<ProxiedNetwork> =>
@@ -77,16 +78,17 @@ describeNatMap('Sentinel', async () => {
       name,
       natMap,
     }));
-  return { servers, network, stop };
+  return { servers, network, stop: () => sentinel.stop() };
 });
 
 describeNatMap('Cluster', async () => {
-  const { nodes, replicas, stop } = await startCluster({ replicated: true });
+  const cluster = await startCluster({ replicated: true });
+  const { nodes, replicas } = cluster;
   const servers = [...nodes, ...replicas];
   const network = (): Promise<ProxiedNetwork> =>
     ProxiedNetwork.start(
       servers.map(({ port }) => port),
       (proxyOf, natMap) => ({ cluster: { nodes: servers.map(({ port }) => proxyOf(port)), options: { natMap } } }),
     );
-  return { servers, network, stop };
+  return { servers, network, stop: () => cluster.stop() };
 });
