@@ -29,7 +29,7 @@ export class Connection {
     /** How long a command waits for a connection that is not ready, in milliseconds. */
     private readonly patienceMs: number = 0,
     /** In Cluster. */
-    private readonly nodes?: ClusterNodes,
+    private readonly nodes: ClusterNodes | undefined = undefined,
   ) {}
 
   /** The same connection for callers that would rather wait that long than be refused while it is not ready. */
