@@ -168,7 +168,9 @@ export class PartitionWorker {
         }
         if (mark.deaths < MAX_CRASHES) {
           if (!lease.isTrusted) lease.lose('expired');
-          return lease.isTrusted;
+          // Stopped meanwhile: nothing more is begun, and the next owner has it.
+          if (this.isOver) break;
+          return true;
         }
         const error = new Error(`${mark.deaths} owners ended while they handled this message`);
         this.bury(entry, null, entry.attemptsMade, 'crash-loop', error);
