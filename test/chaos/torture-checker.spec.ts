@@ -225,6 +225,16 @@ describe('the checker of torture', () => {
       ]);
     });
 
+    it('but not one whose retry a full Redis refused before another took over', () => {
+      const story = new Story(1);
+      story.unhandle(1);
+      story.fault('full-redis', 'redis', 900, 1_900);
+      story.handle(1, 1_000, { outcome: 'failed' });
+      story.lease(HEIR, 1_500, 'acquired', 2);
+      story.handle(1, 1_510, { process: HEIR, epoch: 2 });
+      expect(violationsOf(story)).toEqual([]);
+    });
+
     it('what a failover cannot have taken', () => {
       const story = new Story(4);
       story.failover(3_500, 3_600, 4_500);

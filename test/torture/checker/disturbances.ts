@@ -96,6 +96,18 @@ export function sentWhileRedisStood({ records, faults }: Evidence): (eventId: st
   };
 }
 
+/**
+ * Calls whose retry or dead letter a full Redis refused, until the partition had another owner: that one begins with the
+ * same attempt again.
+ */
+export function moveRefusedIn({ faults }: Evidence): (before: Call, call: Call) => boolean {
+  const full = faults.filter(({ kind, missed }) => kind === 'full-redis' && !missed);
+  return (before, call) =>
+    before.outcome !== 'success' &&
+    before.epoch !== call.epoch &&
+    full.some(({ from, to }) => from <= call.from && to >= before.from);
+}
+
 /** An outcome is on its way to Redis for so long at most, unless a fault holds it up. */
 const SETTLED_WITHIN_MS = 1_000;
 

@@ -1,6 +1,8 @@
-import { disturbancesIn, outcomeTakenBackIn, SETTLING_MS } from './disturbances.js';
+import { disturbancesIn, moveRefusedIn, outcomeTakenBackIn, SETTLING_MS } from './disturbances.js';
 import { about, type Call, callsOf, type Evidence, failedAt, grouped, nameOf, recordsOf } from './evidence.js';
 import type { Rule } from './rule.js';
+
+const TAKEN_BACK = 'taken back';
 
 export interface Repeat {
   readonly before: Call;
@@ -17,6 +19,7 @@ export function repeats(evidence: Evidence, calls: readonly Call[] = callsOf(evi
   const found: Repeat[] = [];
   const disturbances = disturbancesIn(evidence);
   const isTakenBack = outcomeTakenBackIn(evidence);
+  const isRefused = moveRefusedIn(evidence);
   const byTry = grouped(calls, ({ group, eventId, id, attempt }) => `${group} ${eventId} ${id} ${attempt}`);
   for (const same of byTry.values()) {
     for (const [i, call] of same.entries()) {
@@ -24,7 +27,9 @@ export function repeats(evidence: Evidence, calls: readonly Call[] = callsOf(evi
       if (before === undefined) continue;
       const until = Math.min(call.from, before.to + SETTLING_MS);
       const explained = disturbances(before.process, before.from, until);
-      found.push({ before, call, explained: isTakenBack(before) ? [...explained, 'taken back'] : explained });
+      if (isTakenBack(before)) explained.push(TAKEN_BACK);
+      if (isRefused(before, call)) explained.push('full-redis');
+      found.push({ before, call, explained });
     }
   }
   return found;
@@ -48,7 +53,7 @@ export const explainedRepeats: Rule = {
       const isOneOwnership = before.epoch === call.epoch && before.process === call.process;
       if (isOneOwnership) {
         // After a failover the same ownership may go on with what it had settled.
-        if (!explained.includes('taken back')) report(call.from, `in one ownership: ${both}`);
+        if (!explained.includes(TAKEN_BACK)) report(call.from, `in one ownership: ${both}`);
       } else if (before.epoch <= call.epoch && explained.length === 0) report(call.from, `without a fault: ${both}`);
     }
   },

@@ -46,8 +46,7 @@ export const CATALOG = {
   'slow-redis': {
     about: 'Redis standing still for moments, again and again',
     weight: 1,
-    costsLeases: false,
-    delayMs: 400,
+    costsLeases: true,
     kinds: ALL,
   },
   readonly: {

@@ -6,7 +6,7 @@ import { freePort } from '../../../scripts/server-process.mjs';
 
 const FULL_MS = 2_000;
 const READONLY_MS = 2_000;
-const STANDS = 6;
+const STANDS = 4;
 const STANDING_MS = 400;
 
 const toAll = (masters: readonly Redis[], ...command: [string, ...string[]]): Promise<unknown> =>
@@ -37,7 +37,7 @@ export async function stutter(masters: readonly { pause(): void; resume(): void 
     for (const master of masters) master.pause();
     await sleep(STANDING_MS);
     for (const master of masters) master.resume();
-    await sleep(STANDING_MS / 4);
+    await sleep(STANDING_MS);
   }
   return `${STANDS} times ${STANDING_MS} ms`;
 }
