@@ -1,6 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
 import { pause, type Clock } from '../core/clock.js';
-import type { ClusterNodes } from './cluster-nodes.js';
 import type { Arg, Reply } from './reply.js';
 import { redisAway, redisTimeout, replyCode } from './redis-errors.js';
 import type { ScriptCall } from './script.js';
@@ -28,13 +27,11 @@ export class Connection {
     private readonly clock: Clock,
     /** How long a command waits for a connection that is not ready, in milliseconds. */
     private readonly patienceMs: number = 0,
-    /** In Cluster. */
-    private readonly nodes: ClusterNodes | undefined = undefined,
   ) {}
 
   /** The same connection for callers that would rather wait that long than be refused while it is not ready. */
   patient(ms: number): Connection {
-    return new Connection(this.name, this.client, this.clock, ms, this.nodes);
+    return new Connection(this.name, this.client, this.clock, ms);
   }
 
   get isReady(): boolean {
@@ -84,17 +81,13 @@ export class Connection {
     else await this.whenReady(ms, signal);
   }
 
-  private get takesCommands(): boolean {
-    return this.isReady && this.nodes?.isSettled !== false;
-  }
-
   private async orRefuse(): Promise<void> {
-    if (!this.isReady && !(await this.whenReady(this.patienceMs))) throw redisAway(this.name);
-    await this.nodes?.settled();
+    if (this.patienceMs > 0 && (await this.whenReady(this.patienceMs))) return;
+    throw redisAway(this.name);
   }
 
   async send(name: string, ...args: Arg[]): Promise<Reply> {
-    if (!this.takesCommands) await this.orRefuse();
+    if (!this.isReady) await this.orRefuse();
     return (await this.client.callBuffer(name, ...args)) as Reply;
   }
 
@@ -115,7 +108,7 @@ export class Connection {
 
   /** Runs a script by its digest; by its source when this server does not know it yet. */
   async run<R>(call: ScriptCall<R>): Promise<R> {
-    if (!this.takesCommands) await this.orRefuse();
+    if (!this.isReady) await this.orRefuse();
     const { script, args } = call;
     let reply: Reply;
     try {
@@ -132,7 +125,7 @@ export class Connection {
    * A script that the server does not know is answered NOSCRIPT; `runAll` deals with that.
    */
   async pipeline(commands: readonly Command[]): Promise<Outcome<Reply>[]> {
-    if (!this.takesCommands) await this.orRefuse();
+    if (!this.isReady) await this.orRefuse();
     const pipeline = this.client.pipeline();
     for (const [name, ...args] of commands) pipeline.callBuffer(name, ...args);
     const results = await pipeline.exec();

@@ -1,7 +1,6 @@
 import { Command, type Cluster, type Redis } from 'ioredis';
 import type { Clock } from '../core/clock.js';
 import type { MqEvents } from '../core/events.js';
-import { ClusterNodes } from './cluster-nodes.js';
 import { Connection, type Client } from './connection.js';
 import { createClient } from './create-client.js';
 import { wasNotSent } from './redis-errors.js';
@@ -95,9 +94,8 @@ export class Connections {
   }
 
   private adopt(name: string, client: Client): Connection {
-    const { events, clock } = this.deps;
-    const nodes = client.isCluster ? new ClusterNodes(client as Cluster, clock) : undefined;
-    const connection = new Connection(name, client, clock, 0, nodes);
+    const connection = new Connection(name, client, this.deps.clock);
+    const { events } = this.deps;
     const onReady = (): void => {
       connection.failure = undefined;
       events.emit('connection', { name, state: 'ready' });
@@ -113,7 +111,7 @@ export class Connections {
     };
     // ioredis gives up for good when a disconnect of its own meets a connect that is under way.
     const onEnd = (): void => {
-      if (!connection.isDestroyed) clock.setTimer(() => connection.isDestroyed || connect(client), REVIVE_MS);
+      if (!connection.isDestroyed) this.deps.clock.setTimer(() => connection.isDestroyed || connect(client), REVIVE_MS);
     };
     // Said instead of an answer to the first command, which ioredis drops.
     const onConnect = (): void => {

@@ -93,7 +93,7 @@ describe('createClient', () => {
     expect(redisOptions).toMatchObject(ofNodes);
     expect(options).toMatchObject({
       lazyConnect: true,
-      enableOfflineQueue: false,
+      enableOfflineQueue: true,
       enableAutoPipelining: false,
       scaleReads: 'master',
       retryDelayOnFailover: 0,
@@ -101,7 +101,7 @@ describe('createClient', () => {
     expect(options.clusterRetryStrategy!(1)).toBeGreaterThan(0);
   });
   const clusterOpposite = {
-    enableOfflineQueue: true,
+    enableOfflineQueue: false,
     enableAutoPipelining: true,
     scaleReads: 'all',
     retryDelayOnFailover: 100,

@@ -104,7 +104,9 @@ function clusterOptions(user: ClusterOptions, ours: RedisOptions): ClusterOption
   return {
     ...user,
     lazyConnect: true,
-    enableOfflineQueue: false,
+    // Commands wait for a node that connects, no longer than `connectTimeout`. Refused one by one, some of a pipeline would
+    // go to another node and never be written there, and all replies of that node would go to the wrong commands.
+    enableOfflineQueue: true,
     enableAutoPipelining: false,
     // Ownership is decided on masters alone; a replica may be behind.
     scaleReads: 'master',
