@@ -7,6 +7,29 @@ const LATE_MS = 400;
 describe('an entry on which the owner before may have died', () => {
   const mq = useMq();
 
+  it('is no cause of crashes when its owners lose their leases and live on', async () => {
+    const topic = uniqueName('topic');
+    const group = 'g';
+    const owner = await mq.open();
+    const lost = record(owner, 'leaseLost');
+    await owner.runtime.admin.createTopic(topic, { partitionCount: 1 });
+    const calls: (() => void)[] = [];
+    await owner.start({ topic, group, handle: () => new Promise<void>((resolve) => calls.push(resolve)) });
+    await owner.producer.send(topic, 1);
+    const { lease, crash, stream } = mq.keys.groupPartition(topic, 0, group);
+    for (let turn = 1; turn <= 6; turn++) {
+      await waitFor(() => calls.length === turn);
+      await mq.client.del(lease);
+      await waitFor(() => lost.length === turn);
+      calls.at(-1)!();
+    }
+    await waitFor(() => calls.length === 7);
+    calls.at(-1)!();
+    await waitFor(async () => (await mq.client.xpending(stream, group))[0] === 0);
+    expect(await owner.runtime.deadLetters.size(topic)).toBe(0);
+    expect(await mq.client.exists(crash)).toBe(0);
+  });
+
   it('is not begun by an owner that gives up its partition while it notes that', async () => {
     const topic = uniqueName('topic');
     const group = 'g';

@@ -10,6 +10,7 @@ import {
   heal,
   markCrash,
   page,
+  unmarkCrash,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
@@ -347,6 +348,16 @@ describe('mark-crash', () => {
     for (const epoch of [7, 7, 8, 9, 9]) deaths.push(await mark(id!, epoch));
     expect(deaths.map((reply) => reply.status === 'ok' && reply.deaths)).toEqual([0, 0, 1, 2, 2]);
     expect(await mark(other!, 9)).toEqual({ status: 'ok', deaths: 0 });
+  });
+
+  it('an ownership that lives on takes its own mark back, and no other', async () => {
+    const [id] = await place.pending(1);
+    for (const epoch of [7, 8, 9]) await mark(id!, epoch);
+    const unmark = (epoch: number) => place.run(call(unmarkCrash, place.keys, { epoch }, [id!]));
+    expect([await unmark(8), await unmark(8), await unmark(6)]).toEqual([1, 0, 0]);
+    expect(await text('HGET', place.keys.crash, id!)).toBe('7,9');
+    expect([await unmark(9), await unmark(7)]).toEqual([1, 1]);
+    expect(await count('EXISTS', place.keys.crash)).toBe(0);
   });
 
   it.each(['settle', 'fail', 'dead'] as const)('the mark goes with the entry when %s takes it away', async (how) => {

@@ -8,6 +8,7 @@ import {
   heal,
   markCrash,
   page,
+  unmarkCrash,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
@@ -177,6 +178,15 @@ export const scriptCases: readonly ScriptCase[] = [
     reply: () => ({ status: 'ok', deaths: 0 }),
     inFullRedis: 'goes on',
   }),
+  using(unmarkCrash, {
+    arrange: async ({ redis, keys }) => (
+      await redis.send('HSET', keys.crash, '1-0', '7', '2-0', '6,7', '3-0', '6'),
+      []
+    ),
+    call: ({ keys }) => call(unmarkCrash, keys, { epoch: 7 }, ['1-0', '2-0', '3-0']),
+    reply: () => 2,
+    inFullRedis: 'goes on',
+  }),
   using(dropConsumer, {
     arrange: async (place) => {
       const ids = await place.consuming();
@@ -271,7 +281,7 @@ export const scriptCases: readonly ScriptCase[] = [
     as: 'on the stream',
     arrange: async (place) => {
       const ids = await place.pending(3);
-      await place.redis.send('HSET', place.keys.crash, ids[0]!, '1:6');
+      await place.redis.send('HSET', place.keys.crash, ids[0]!, '6');
       return ids.slice(0, 2);
     },
     call: (place, ids) => call(settle, place.from('stream'), place.fence('stream'), ids),

@@ -51,6 +51,11 @@ export class Lease {
     return this.ended ? 0 : Math.max(0, this.trustedUntil - this.clock.monotonic());
   }
 
+  /** For how long it has not been trusted, in milliseconds: much, when this process stood still meanwhile. */
+  get overdueMs(): number {
+    return Math.max(0, this.clock.monotonic() - this.trustedUntil);
+  }
+
   renewed(sentAt: number): void {
     this.trustedUntil = Math.max(this.trustedUntil, sentAt + this.trustMs);
   }

@@ -139,6 +139,7 @@ export class PartitionConsumer {
   private end(): void {
     this.intake.stop();
     this.worker.stop();
+    this.worker.takeBackMarks();
     this.queue.clear();
     this.settler.discard();
     this.ledger.clear();

@@ -5,7 +5,7 @@ import { Backoff, backoffMs } from '../core/retry-policy.js';
 import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
-import { markCrash } from '../redis/scripts/pending.script.js';
+import { markCrash, unmarkCrash } from '../redis/scripts/pending.script.js';
 import { deadLetterMetadata } from './dead-letter-metadata.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
@@ -37,6 +37,10 @@ const FAST_HANDLER_MS = 1;
 const STALL_LOOK_MS = 20;
 /** Deaths of owners after which an entry is taken for their cause. */
 const MAX_CRASHES = 3;
+/** Of the suspects that this ownership marked, the last so many may not be settled yet. */
+const MARKS_KEPT = 100;
+/** A lease that is noticed so late to have ended was held by a process that stood still: perhaps because of its message. */
+const STOOD_STILL_MS = 500;
 
 /** Handles the entries of one partition one by one, in the order of the queue, and says what became of each. */
 export class PartitionWorker {
@@ -49,6 +53,7 @@ export class PartitionWorker {
   /** Since when code of the user runs, on the monotonic clock. */
   private busySince: number | null = null;
   private loop: Promise<void> | undefined;
+  private marked: string[] = [];
 
   constructor(private readonly deps: PartitionWorkerDeps) {
     const { topic, partition, group } = deps.lease.terms;
@@ -74,6 +79,15 @@ export class PartitionWorker {
   stop(): void {
     this.stopping.abort();
     this.deps.queue.notify();
+  }
+
+  /** The ownership has ended and the process has not: it did not die on what it was handling. Best effort. */
+  takeBackMarks(): void {
+    const { lease, connection } = this.deps;
+    const ids = this.marked.splice(0);
+    if (ids.length === 0 || lease.overdueMs > STOOD_STILL_MS) return;
+    const { keys, epoch } = lease.terms;
+    connection.run(call(unmarkCrash, keys, { epoch }, ids)).catch(() => undefined);
   }
 
   /** Resolves when no code of the user runs for this partition any more. */
@@ -161,6 +175,7 @@ export class PartitionWorker {
     const backoff = new Backoff({ minMs: 50, maxMs: 2_000 });
     while (!this.isOver) {
       try {
+        if (this.marked.push(entry.id) > MARKS_KEPT) this.marked.shift();
         const mark = await connection.run(call(markCrash, keys, { token, id: entry.id, epoch }));
         if (mark.status === 'fenced') {
           lease.lose('taken');

@@ -129,24 +129,46 @@ export const markCrash: Script<'lease' | 'crash', 'token' | 'id' | 'epoch', Mark
   keys: ['lease', 'crash'],
   args: ['token', 'id', 'epoch'],
   lua: `
--- Notes that an ownership is about to handle an entry that the owner before it may have died on.
--- Returns { 'ok', how many ownerships marked it before this one }. The settle takes the mark away.
--- Twice: an ownership counts once, by its epoch. Begins with a write that a full Redis allows.
+-- Notes that an ownership is about to handle an entry that the owner before it may have died on: its epoch joins the list.
+-- Returns { 'ok', how many other ownerships are in it }. The settle takes the marks away.
+-- Twice: an epoch is in the list once. Begins with a write that a full Redis allows.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 redis.call('HDEL', crash, '')
-local count, by = 0, ''
-local stored = redis.call('HGET', crash, id)
-if stored then
-  local a, b = string.match(stored, '^(%d+):(.*)$')
-  if a then count, by = tonumber(a), b end
+local stored = redis.call('HGET', crash, id) or ''
+local others, isThere = 0, false
+for marked in string.gmatch(stored, '[^,]+') do
+  if marked == epoch then isThere = true else others = others + 1 end
 end
-if by == epoch then return { 'ok', count - 1 } end
-redis.call('HSET', crash, id, (count + 1) .. ':' .. epoch)
-return { 'ok', count }`,
+if not isThere then redis.call('HSET', crash, id, stored == '' and epoch or stored .. ',' .. epoch) end
+return { 'ok', others }`,
   decode: (reply) => {
     const [status, deaths] = asArray(reply);
     return asText(status) === 'fenced' ? { status: 'fenced' } : { status: 'ok', deaths: asNumber(deaths) };
   },
+});
+
+export const unmarkCrash: Script<'crash', 'epoch', number> = defineScript({
+  name: 'unmark-crash',
+  keys: ['crash'],
+  args: ['epoch'],
+  lua: `
+-- Takes back the marks of an ownership that ended while its process lives on. rest: the ids. Returns how many it had.
+-- Not fenced, since it touches nothing but what this epoch has written. Twice: finds none. Begins with a write that a full
+-- Redis allows.
+redis.call('HDEL', crash, '')
+local found = 0
+for i = rest, #ARGV do
+  local id, left, had = ARGV[i], {}, false
+  for marked in string.gmatch(redis.call('HGET', crash, id) or '', '[^,]+') do
+    if marked == epoch then had = true else left[#left + 1] = marked end
+  end
+  if had then
+    found = found + 1
+    if #left == 0 then redis.call('HDEL', crash, id) else redis.call('HSET', crash, id, table.concat(left, ',')) end
+  end
+end
+return found`,
+  decode: (reply) => asNumber(reply),
 });
 
 export const dropDeadConsumers: Script<'source' | 'lease', 'token' | 'group' | 'consumer' | 'limit', number> =
