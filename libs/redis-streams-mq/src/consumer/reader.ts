@@ -334,6 +334,7 @@ export class Reader {
     if (this.connection !== connection) return;
     this.connection = undefined;
     this.deps.connections.discard(connection);
+    if (replyCode(error) === 'MOVED') this.deps.connections.slotsMoved();
     const reason = thrownText(error);
     if (!this.stopping.signal.aborted) this.deps.events.emit('readerReplaced', { group: this.deps.group, reason });
   }

@@ -1,4 +1,4 @@
-import { Command, type Cluster, type Redis } from 'ioredis';
+import { Command, type Cluster, type ClusterOptions, type Redis } from 'ioredis';
 import type { Clock } from '../core/clock.js';
 import type { MqEvents } from '../core/events.js';
 import { Connection, type Client } from './connection.js';
@@ -81,12 +81,17 @@ export class Connections {
     return this.adopt(name, createClient(this.deps.redis, timeoutMs, `${this.deps.clientName}:${name}`));
   }
 
+  /** A reader has found that ioredis does not know who serves its slot: it is to ask now, and not at its next turn. */
+  slotsMoved(): void {
+    if (this.isCluster) (this.command.client as Cluster).refreshSlotsCache();
+  }
+
   private makeForKey(name: string, key: string): Connection {
     const cluster = this.command.client as Cluster;
     const masters = cluster.nodes('master');
-    const { slots } = cluster;
-    const owner = slots[new Command('GET', [key]).getSlot()]?.[0];
-    const node = masters.find((m) => `${m.options.host}:${m.options.port}` === owner) ?? masters[0];
+    const owner = cluster.slots[new Command('GET', [key]).getSlot()]?.[0];
+    const place = owner === undefined ? undefined : mapped(owner, cluster.options.natMap);
+    const node = masters.find((m) => `${m.options.host}:${m.options.port}` === place) ?? masters[0];
     if (node === undefined) return this.make(name, null);
     const { host, port } = node.options;
     const option = { ...cluster.options.redisOptions, host, port } as RedisOption;
@@ -139,4 +144,10 @@ function connect(client: Client): void {
 /** The command that an error reply answers. */
 function commandOf(error: unknown): string | undefined {
   return (error as { command?: { name?: string } } | undefined)?.command?.name;
+}
+
+/** Where a node is reached. After a redirection ioredis keeps what the servers call it. */
+function mapped(nodeKey: string, natMap: ClusterOptions['natMap']): string {
+  const place = typeof natMap === 'function' ? natMap(nodeKey) : natMap?.[nodeKey];
+  return place ? `${place.host}:${place.port}` : nodeKey;
 }
