@@ -83,13 +83,16 @@ export class ClusterFaults {
     const to = (from + 1 + Math.floor(extent * (masters.length - 1))) % masters.length;
     const busy = full[from]!.slice(0, Math.ceil(full[from]!.length / 2));
     const empty = this.slots.of(from).filter((slot) => !full[from]!.includes(slot));
-    let keys = 0;
-    for (const slot of [...busy, ...empty.slice(0, EMPTY_SLOTS_MOVED)]) {
+    const halfMovedMs = this.fractionOf(extent) * LONGEST_HALF_MOVED_MS;
+    const move = async (slot: number): Promise<number> => {
       this.slots.begin(slot, to);
-      const halfMovedMs = this.fractionOf(extent) * LONGEST_HALF_MOVED_MS;
-      keys += await moveSlot({ slot, from: masters[from]!, to: masters[to]!, masters, halfMovedMs });
+      const keys = await moveSlot({ slot, from: masters[from]!, to: masters[to]!, masters, halfMovedMs });
       this.slots.end(slot, to);
-    }
+      return keys;
+    };
+    let keys = 0;
+    for (const slot of busy) keys += await move(slot);
+    await Promise.all(empty.slice(0, EMPTY_SLOTS_MOVED).map(move));
     await this.untilWhole();
     return `${busy.length} slots with ${keys} keys, and empty ones, from shard ${from + 1} to ${to + 1}`;
   }
