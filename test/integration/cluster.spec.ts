@@ -1,3 +1,4 @@
+import type { ClusterOptions } from 'ioredis';
 import { EventLog } from '../support/event-log.js';
 import { TestInstance } from '../support/engine.js';
 import { startCluster, type TestCluster } from '../support/cluster.js';
@@ -12,14 +13,22 @@ describeWithServer('on Redis Cluster', () => {
   });
   afterAll(() => cluster.stop());
 
-  const redis = () => ({ cluster: { nodes: cluster.startupNodes } });
+  const redis = (options: ClusterOptions = {}) => ({ cluster: { nodes: cluster.startupNodes, options } });
 
-  it.each([64, 2])(
-    'CLU-05 delivers, retries, dead-letters and replays, with the partitions of a topic on several masters (%i blocking connections)',
-    async (maxBlockingConnections) => {
+  it.each<[string, number, ClusterOptions]>([
+    ['CLU-05 with a blocking connection for each partition', 64, {}],
+    ['CLU-05 with two blocking connections', 2, {}],
+    [
+      'CLU-06 CLU-07 whatever the options say of pipelines and replicas',
+      64,
+      { enableAutoPipelining: true, scaleReads: 'slave' },
+    ],
+  ])(
+    '%s delivers, retries, dead-letters and replays, with the partitions of a topic on several masters',
+    async (_, maxBlockingConnections, given) => {
       const options = { maxBlockingConnections, keyPrefix: uniqueName('mq'), streamKeyPrefix: uniqueName('data') };
-      const a = await TestInstance.open({ redis: redis(), defaultPartitionCount: 8, ...options });
-      const b = await TestInstance.open({ redis: redis(), defaultPartitionCount: 8, ...options });
+      const a = await TestInstance.open({ redis: redis(given), defaultPartitionCount: 8, ...options });
+      const b = await TestInstance.open({ redis: redis(given), defaultPartitionCount: 8, ...options });
       const faults: unknown[] = [];
       for (const { runtime } of [a, b]) runtime.events.on('fault', (fault) => faults.push(fault));
       const handled = new Map<string, number[]>();

@@ -170,7 +170,7 @@ describe('redisOptionProblems', () => {
     expect(redisOptionProblems(option)).toEqual(problems);
   });
 
-  it('finds what a client of the user’s was made with', () => {
+  it('CLU-08 finds what a client of the user’s was made with', () => {
     expect(redisOptionProblems(lazy({ keyPrefix: 'app:' }))).toEqual([KEY_PREFIX]);
     expect(redisOptionProblems(lazy({ readOnly: true }))).toEqual([NO_REPLICA]);
     expect(redisOptionProblems(lazyCluster({ keyPrefix: 'app:' }))).toEqual([KEY_PREFIX]);
