@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../core/clock.js';
+import { pause, type Clock, type Timer } from '../core/clock.js';
 import { describeThrown } from '../core/errors.js';
 import type { DeadReason, MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
@@ -64,6 +64,7 @@ const ERROR_TEXT_LENGTH = 500;
 /** After a lost connection: as soon as there is another. */
 const RESEND_MS = 100;
 const STALLED_MS = 1_000;
+const CUT_LOOK_MS = 10;
 
 /** What is said of an error in Redis: its message, cut. Never its payload. */
 function errorText(error: unknown): string {
@@ -89,6 +90,8 @@ export class Settler {
   private readonly outstanding = new Map<number, Promise<void>>();
   /** The last that was sent broke off, and nothing has been answered since. */
   private answersLost = false;
+  /** The last that was sent met a broken connection. */
+  private wasCut = false;
   /** When the last answer came, or when waiting for one began. */
   private unansweredSince = 0;
   private sequence = 0;
@@ -156,14 +159,16 @@ export class Settler {
    * it waits, as long as the lease lasts. What was refused stays pending in Redis, for this owner's next try or the next owner.
    */
   async settled(): Promise<void> {
-    const { connection, lease } = this.deps;
+    const { connection, lease, clock } = this.deps;
     let isAway: boolean;
     do {
       this.resend();
       while (this.outstanding.size > 0) await Promise.all(this.outstanding.values());
       const isOpen = this.hasQueued || this.later.length > 0;
-      isAway = isOpen && !connection.isReady && !connection.isDestroyed && !lease.isEnded;
-      if (isAway) await connection.whenReady(RESEND_MS);
+      // A connection that breaks is ready for a moment longer, and one that broke may be ready again.
+      isAway = isOpen && (this.wasCut || !connection.isReady) && !connection.isDestroyed && !lease.isEnded;
+      if (isAway && connection.isReady) await pause(clock, CUT_LOOK_MS);
+      else if (isAway) await connection.whenReady(RESEND_MS);
     } while (isAway);
   }
 
@@ -350,6 +355,7 @@ export class Settler {
       }
     }
     if (outcomes.some((outcome) => outcome.ok || replyCode(outcome.error) !== '')) this.answersLost = false;
+    this.wasCut = failure !== undefined && isConnectionError(failure);
     if (failure === undefined) {
       if (this.later.length === 0) this.backoff.reset();
     } else {
