@@ -122,6 +122,21 @@ describe('acquire and release', () => {
     expect(await take('i1', 'n3')).toMatchObject({ status: 'acquired', clean: false });
   });
 
+  it('says for how long nobody owned it, where that is known', async () => {
+    const first = await take('i1', 'n1');
+    expect(first).toMatchObject({ freeForMs: 'never' });
+    await redis.send('DEL', place.keys.lease); // As when it ends by itself.
+    const second = await epochOf('i2', 'n2');
+    expect(await take('i2', 'n2')).toMatchObject({ freeForMs: 'unknown' });
+    await redis.send('SET', place.keys.epoch, `${second}##released@${(await serverTime()) - 5_000}`);
+    await redis.send('DEL', place.keys.lease);
+    const third = await take('i1', 'n3');
+    expect(third).toMatchObject({ status: 'acquired', clean: true, freeForMs: expect.any(Number) });
+    expectBetween((third as { freeForMs: number }).freeForMs, 5_000, 20_000);
+    // The same answer when it is asked again.
+    expect(await take('i1', 'n3')).toEqual(third);
+  });
+
   it('knows of the order even when the epoch key ended under a long ownership', async () => {
     const epoch = await epochOf('i1', 'n1');
     await redis.send('DEL', place.keys.epoch);
@@ -141,7 +156,7 @@ describe('acquire and release', () => {
     const epoch = await epochOf('i1', 'n1');
     for (const token of [`i1#${epoch - 1}`, `i2#${epoch}`, 'i1', '']) expect(await give(token)).toBe(false);
     expect(await text('GET', place.keys.lease)).toBe(`i1#${epoch}`);
-    expect(await text('GET', place.keys.epoch)).toBe(`${epoch}#n1#0`);
+    expect(await text('GET', place.keys.epoch)).toBe(`${epoch}#n1#0@never`);
   });
 });
 

@@ -53,7 +53,7 @@ export const scriptCases: readonly ScriptCase[] = [
     as: 'a free lease',
     arrange: async () => [],
     call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000 }),
-    reply: () => ({ status: 'acquired', epoch: number, clean: false }),
+    reply: () => ({ status: 'acquired', epoch: number, clean: false, freeForMs: 'never' }),
     inFullRedis: 'goes on',
     anyType: ['paused'],
   }),

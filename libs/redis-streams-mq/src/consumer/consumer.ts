@@ -31,7 +31,7 @@ export interface ConsumerDeps {
   readonly topics: TopicRegistry;
   readonly announcements: Announcements;
   /** The mover, which the owner of a partition runs. */
-  readonly retries: RetrySchedule & Loop;
+  readonly retries: RetrySchedule & Loop & { readonly lastSuccessAgoMs: number };
   readonly retention: PartitionLoop & Loop & { readonly intervalMs: number };
 }
 
@@ -71,6 +71,16 @@ export class MqConsumer {
 
   get isStarted(): boolean {
     return this.state === 'started';
+  }
+
+  /** Whether it has handlers, and with them loops; an application that only sends starts as well. */
+  private get isConsuming(): boolean {
+    return this.isStarted && this.groups.length > 0;
+  }
+
+  /** Milliseconds since the mover's last turn that succeeded; `undefined` while there is none. */
+  get moverAgeMs(): number | undefined {
+    return this.isConsuming ? this.deps.retries.lastSuccessAgoMs : undefined;
   }
 
   get inFlightCount(): number {
@@ -115,7 +125,7 @@ export class MqConsumer {
   }
 
   get loops(): readonly ConsumerLoop[] {
-    if (this.state !== 'started') return [];
+    if (!this.isConsuming) return [];
     return [
       { name: 'lease-keeper', lastTickAgoMs: this.keeper.lastTickAgoMs },
       { name: 'mover', lastTickAgoMs: this.deps.retries.lastTickAgoMs },

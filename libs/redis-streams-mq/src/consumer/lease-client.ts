@@ -23,6 +23,8 @@ export interface AcquiredLease {
   readonly terms: LeaseTerms;
   /** When the request that proved it was sent, on the monotonic clock. */
   readonly sentAt: number;
+  /** See the script. */
+  readonly freeForMs: number | 'unknown' | 'never';
 }
 
 /** Who holds a partition: an instance, or `null`; and for how long without a renewal, in milliseconds. */
@@ -60,10 +62,11 @@ export class LeaseClient {
     const reply = await connection.run(call(acquire, keys, { instance, nonce, ttl: leaseTtlMs }));
     this.nonces.delete(id);
     if (reply.status !== 'acquired') return null;
-    const { epoch, clean } = reply;
+    const { epoch, clean, freeForMs } = reply;
     return {
       terms: { ...ref, group, keys, token: `${instance}#${epoch}`, epoch, clean, ttlMs: leaseTtlMs },
       sentAt,
+      freeForMs,
     };
   }
 

@@ -1,6 +1,6 @@
 import { assign, partitionId, type Assignment, type Member } from '../core/assignment.js';
 import { pause, within, type Clock, type Timer } from '../core/clock.js';
-import type { MqEvents, PartitionRef } from '../core/events.js';
+import type { MqEventMap, MqEvents, PartitionRef } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
 import type { Announcement, Announcements } from '../redis/announcements.js';
 import type { Connection } from '../redis/connection.js';
@@ -256,7 +256,7 @@ export class Ownership {
     const { clock, group, events, leases } = this.deps;
     const acquired = await leases.acquire(ref);
     if (acquired === null) return;
-    const { terms, sentAt } = acquired;
+    const { terms, sentAt, freeForMs } = acquired;
     if (this.stopping.signal.aborted) {
       await leases.release(ref, terms.token, { keepLease: false });
       return;
@@ -271,8 +271,20 @@ export class Ownership {
     const owned: Owned = { lease, consumption, watcher };
     this.owned.set(id, owned);
     this.deps.keeper.add(watcher);
-    events.emit('leaseAcquired', { ...ref, group, epoch: terms.epoch, clean: terms.clean });
+    const withoutOwner = this.withoutOwner(id, freeForMs);
+    events.emit('leaseAcquired', { ...ref, group, epoch: terms.epoch, clean: terms.clean, withoutOwner });
     consumption.start();
+  }
+
+  /** A lease that ended by itself has left no time: the partition counts from when it was first seen to be free. */
+  private withoutOwner(
+    id: string,
+    freeForMs: number | 'unknown' | 'never',
+  ): MqEventMap['leaseAcquired']['withoutOwner'] {
+    if (freeForMs === 'never') return undefined;
+    if (freeForMs !== 'unknown') return { since: 'released', ms: freeForMs };
+    const seenAt = this.unownedSince.get(id);
+    return seenAt === undefined ? undefined : { since: 'expired', ms: this.deps.clock.monotonic() - seenAt };
   }
 
   /** Beside everything else: it may take as long as the running handler. */

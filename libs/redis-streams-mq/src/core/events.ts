@@ -46,7 +46,15 @@ export interface MqEventMap {
   /** Entries that were pending but no longer in the stream (trimmed or deleted by hand); they are acknowledged and counted. */
   payloadMissing: GroupPartitionRef & { readonly ids: readonly string[] };
   backpressure: { readonly group: string; readonly waitedMs: number };
-  leaseAcquired: GroupPartitionRef & { readonly epoch: number; readonly clean: boolean };
+  leaseAcquired: GroupPartitionRef & {
+    readonly epoch: number;
+    readonly clean: boolean;
+    /**
+     * For how long nobody owned the partition: since its release, by the server's clock, or since this instance first saw
+     * that the lease of an owner without a word had ended. `undefined` at a partition's first ownership.
+     */
+    readonly withoutOwner: { readonly since: 'released' | 'expired'; readonly ms: number } | undefined;
+  };
   leaseReleased: GroupPartitionRef & { readonly epoch: number };
   leaseLost: GroupPartitionRef & { readonly epoch: number; readonly reason: 'expired' | 'taken' | 'missing' };
   takenOver: GroupPartitionRef & { readonly count: number };
@@ -77,7 +85,8 @@ export interface MqEventMap {
   /** A partition is beyond its bounds because this group has not settled its oldest messages; empty: no group has come yet. */
   retentionPinned: GroupPartitionRef & { readonly length: number };
   replayed: GroupPartitionRef & { readonly result: 'replayed' | 'gone' | 'failed'; readonly durationMs: number };
-  deadLetterDeleted: PartitionRef & { readonly count: number };
+  /** Deleted one by one, or by the clearing of a topic or group. */
+  deadLetterDeleted: PartitionRef & { readonly count: number; readonly by: 'delete' | 'clear' };
   /** A loop met an error of Redis or of its own and goes on after `retryInMs`. Logs must limit its rate. */
   fault: {
     readonly component: string;

@@ -147,7 +147,7 @@ export class DeadLetterQueue {
   async delete(topic: string, id: string): Promise<boolean> {
     const place = parsePlace(id);
     await this.checkPartition(topic, place.partition);
-    return (await this.deleteIds(topic, place.partition, [place.id])) === 1;
+    return (await this.deleteIds(topic, place.partition, [place.id], 'delete')) === 1;
   }
 
   /** Deletes the letters that are there now, all or those of one group, for good; returns how many. */
@@ -159,7 +159,7 @@ export class DeadLetterQueue {
         const { partition, id } = parsePlace(letter.id);
         byPartition.set(partition, [...(byPartition.get(partition) ?? []), id]);
       }
-      for (const [partition, ids] of byPartition) deleted += await this.deleteIds(topic, partition, ids);
+      for (const [partition, ids] of byPartition) deleted += await this.deleteIds(topic, partition, ids, 'clear');
     }
     return deleted;
   }
@@ -225,10 +225,15 @@ export class DeadLetterQueue {
     return result;
   }
 
-  private async deleteIds(topic: string, partition: number, ids: readonly string[]): Promise<number> {
+  private async deleteIds(
+    topic: string,
+    partition: number,
+    ids: readonly string[],
+    by: 'delete' | 'clear',
+  ): Promise<number> {
     const { connection, keys, events } = this.deps;
     const count = asNumber(await connection.send('XDEL', keys.partition(topic, partition).dlq, ...ids));
-    if (count > 0) events.emit('deadLetterDeleted', { topic, partition, count });
+    if (count > 0) events.emit('deadLetterDeleted', { topic, partition, count, by });
     return count;
   }
 

@@ -32,6 +32,21 @@ export const counterDefinitions = {
     help: 'Failed handler calls that will be repeated',
     labels: ['topic', 'partition', 'group'],
   },
+  retriesMoved: {
+    name: 'redis_streaming_mq_retries_moved_total',
+    help: 'Retries that became due and were put back for their group',
+    labels: ['topic', 'partition', 'group'],
+  },
+  delayedMoved: {
+    name: 'redis_streaming_mq_delayed_moved_total',
+    help: 'Delayed messages that became due and were put on their partition',
+    labels: ['topic', 'partition'],
+  },
+  setAside: {
+    name: 'redis_streaming_mq_set_aside_total',
+    help: 'Damaged items that the mover put off for an hour, by what they are: retry or delayed',
+    labels: ['topic', 'partition', 'kind'],
+  },
   dead: {
     name: 'redis_streaming_mq_dead_total',
     help: 'Messages moved to the dead letter queue, by reason',
@@ -119,7 +134,12 @@ export const counterDefinitions = {
   },
   deadLetterDeleted: {
     name: 'redis_streaming_dlq_deleted_total',
-    help: 'Dead letters deleted on request',
+    help: 'Dead letters deleted on request, one by one',
+    labels: ['topic', 'partition'],
+  },
+  deadLetterCleared: {
+    name: 'redis_streaming_dlq_cleared_total',
+    help: 'Dead letters deleted by clearing a topic or a group',
     labels: ['topic', 'partition'],
   },
 } as const;
@@ -140,6 +160,12 @@ export const histogramDefinitions = {
     help: 'Milliseconds from publishing a message to the success of its handler, delays and retries included',
     labels: ['topic', 'group'],
     buckets: [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000],
+  },
+  handOverPause: {
+    name: 'redis_streaming_mq_hand_over_pause_ms',
+    help: 'Milliseconds for which a partition had no owner before this instance acquired it, since the former owner released it, or since its lease was seen to have expired',
+    labels: ['topic', 'group', 'since'],
+    buckets: [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000, 60_000, 300_000],
   },
   backpressureWait: {
     name: 'redis_streaming_mq_backpressure_wait_ms',
@@ -164,6 +190,11 @@ export const gaugeDefinitions = {
   oldestCall: {
     name: 'redis_streaming_mq_oldest_handler_call_ms',
     help: 'Milliseconds for which the oldest handler call that has not ended has been running; 0 when none runs',
+    labels: [],
+  },
+  moverAge: {
+    name: 'redis_streaming_mq_mover_age_ms',
+    help: 'Milliseconds since the mover of retries and delayed messages last went round without a fault',
     labels: [],
   },
   maxInflight: {

@@ -10,6 +10,7 @@ const ofGroup = 'group="billing",mq="default",partition="3",topic="orders"';
 const idle: MetricGauges = {
   inflight: () => 0,
   oldestCallMs: () => 0,
+  moverAgeMs: () => 0,
   maxInflight: () => 0,
   maxLeasedPartitions: () => 0,
   leasedPartitions: () => 0,
@@ -115,14 +116,19 @@ describe('MqMetrics, events', () => {
     [
       'leases',
       [
-        ['leaseAcquired', { ...owned, epoch: 1, clean: true }],
-        ['leaseAcquired', { ...owned, epoch: 2, clean: false }],
+        ['leaseAcquired', { ...owned, epoch: 1, clean: false, withoutOwner: undefined }],
+        ['leaseAcquired', { ...owned, epoch: 2, clean: true, withoutOwner: { since: 'released', ms: 12 } }],
+        ['leaseAcquired', { ...owned, epoch: 3, clean: false, withoutOwner: { since: 'expired', ms: 300 } }],
         ['leaseReleased', { ...owned, epoch: 1 }],
         ['leaseLost', { ...owned, epoch: 2, reason: 'taken' }],
         ['takenOver', { ...owned, count: 6 }],
       ],
       [
-        `redis_streaming_mq_lease_acquired_total{${ofGroup}} 2`,
+        `redis_streaming_mq_lease_acquired_total{${ofGroup}} 3`,
+        'redis_streaming_mq_hand_over_pause_ms_sum{group="billing",mq="default",since="released",topic="orders"} 12',
+        'redis_streaming_mq_hand_over_pause_ms_count{group="billing",mq="default",since="released",topic="orders"} 1',
+        'redis_streaming_mq_hand_over_pause_ms_sum{group="billing",mq="default",since="expired",topic="orders"} 300',
+        'redis_streaming_mq_hand_over_pause_ms_count{group="billing",mq="default",since="expired",topic="orders"} 1',
         `redis_streaming_mq_lease_released_total{${ofGroup}} 1`,
         'redis_streaming_mq_lease_lost_total{group="billing",mq="default",partition="3",reason="taken",topic="orders"} 1',
         `redis_streaming_mq_taken_over_total{${ofGroup}} 6`,
@@ -148,6 +154,20 @@ describe('MqMetrics, events', () => {
         `redis_streaming_mq_ledger_repairs_total{${ofGroup}} 1`,
         `redis_streaming_mq_healed_total{${ofGroup}} 1`,
         'redis_streaming_mq_reader_restarts_total{group="billing",mq="default"} 1',
+      ],
+    ],
+    [
+      'what the mover moved and set aside',
+      [
+        ['moved', { ...owned, moved: 3, bad: ['1-0'] }],
+        ['moved', { ...partition, group: null, moved: 2, bad: [] }],
+        ['moved', { ...partition, group: null, moved: 0, bad: ['2-0', '3-0'] }],
+      ],
+      [
+        `redis_streaming_mq_retries_moved_total{${ofGroup}} 3`,
+        'redis_streaming_mq_delayed_moved_total{mq="default",partition="3",topic="orders"} 2',
+        'redis_streaming_mq_set_aside_total{kind="retry",mq="default",partition="3",topic="orders"} 1',
+        'redis_streaming_mq_set_aside_total{kind="delayed",mq="default",partition="3",topic="orders"} 2',
       ],
     ],
     [
@@ -180,9 +200,11 @@ describe('MqMetrics, events', () => {
         ['replayed', { ...owned, result: 'replayed', durationMs: 3 }],
         ['replayed', { ...owned, result: 'failed', durationMs: 4 }],
         ['replayed', { ...owned, result: 'gone', durationMs: 5 }],
-        ['deadLetterDeleted', { ...partition, count: 9 }],
+        ['deadLetterDeleted', { ...partition, count: 9, by: 'delete' }],
+        ['deadLetterDeleted', { ...partition, count: 40, by: 'clear' }],
       ],
       [
+        'redis_streaming_dlq_cleared_total{mq="default",partition="3",topic="orders"} 40',
         'redis_streaming_dlq_deleted_total{mq="default",partition="3",topic="orders"} 9',
         `redis_streaming_dlq_replay_success_total{${ofGroup}} 1`,
         `redis_streaming_dlq_replay_failure_total{${ofGroup}} 1`,
@@ -251,6 +273,7 @@ describe('MqMetrics, gauges', () => {
     const gauges: MetricGauges = {
       inflight: () => inflight,
       oldestCallMs: () => 250,
+      moverAgeMs: () => 40,
       maxInflight: () => 100,
       maxLeasedPartitions: () => 16,
       leasedPartitions: () => 4,
@@ -260,6 +283,7 @@ describe('MqMetrics, gauges', () => {
     const expected = (now: number) => [
       `redis_streaming_mq_inflight{mq="default"} ${now}`,
       'redis_streaming_mq_oldest_handler_call_ms{mq="default"} 250',
+      'redis_streaming_mq_mover_age_ms{mq="default"} 40',
       'redis_streaming_mq_max_inflight{mq="default"} 100',
       'redis_streaming_mq_max_leased_partitions{mq="default"} 16',
       'redis_streaming_mq_leased_partitions{mq="default"} 4',

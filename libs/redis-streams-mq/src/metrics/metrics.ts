@@ -15,6 +15,8 @@ import { addGaugeSource, sharedCounter, sharedHistogram, type MetricsRegistry } 
 export interface MetricGauges {
   inflight(): number;
   oldestCallMs(): number;
+  /** `undefined` where nothing is moved: the series is then left out. */
+  moverAgeMs(): number | undefined;
   maxInflight(): number;
   maxLeasedPartitions(): number;
   leasedPartitions(): number;
@@ -58,6 +60,7 @@ export class MqMetrics {
     this.countMessages();
     this.countOwnership();
     this.countTrouble();
+    this.countMoved();
     this.countDeadLetters();
     this.countTrimmed();
     this.showGauges();
@@ -100,7 +103,13 @@ export class MqMetrics {
     const lost = this.counter(counterDefinitions.leaseLost);
     const takenOver = this.counter(counterDefinitions.takenOver);
     const rebalances = this.counter(counterDefinitions.rebalances);
-    this.on('leaseAcquired', (event) => this.ofGroup(acquired, event).inc());
+    const handOverPause = this.histogram(histogramDefinitions.handOverPause);
+    this.on('leaseAcquired', (event) => {
+      this.ofGroup(acquired, event).inc();
+      const { topic, group, withoutOwner } = event;
+      if (withoutOwner === undefined) return;
+      handOverPause.at(this.topics.of(topic), group, withoutOwner.since).observe(withoutOwner.ms);
+    });
     this.on('leaseReleased', (event) => this.ofGroup(released, event).inc());
     this.on('leaseLost', (event) =>
       lost.at(this.topics.of(event.topic), this.partition(event), event.group, event.reason).inc(),
@@ -130,16 +139,33 @@ export class MqMetrics {
     });
   }
 
+  private countMoved(): void {
+    const retries = this.counter(counterDefinitions.retriesMoved);
+    const delayed = this.counter(counterDefinitions.delayedMoved);
+    const setAside = this.counter(counterDefinitions.setAside);
+    this.on('moved', (event) => {
+      const { topic, group, moved, bad } = event;
+      if (moved > 0 && group === null) this.ofPartition(delayed, event).inc(moved);
+      if (moved > 0 && group !== null) this.ofGroup(retries, { ...event, group }).inc(moved);
+      if (bad.length === 0) return;
+      const kind = group === null ? 'delayed' : 'retry';
+      setAside.at(this.topics.of(topic), this.partition(event), kind).inc(bad.length);
+    });
+  }
+
   private countDeadLetters(): void {
     const dead = this.counter(counterDefinitions.dead);
     const deleted = this.counter(counterDefinitions.deadLetterDeleted);
+    const cleared = this.counter(counterDefinitions.deadLetterCleared);
     const success = this.counter(counterDefinitions.replaySuccess);
     const failure = this.counter(counterDefinitions.replayFailure);
     const latency = this.histogram(histogramDefinitions.replayLatency);
     this.on('dead', (event) =>
       dead.at(this.topics.of(event.topic), this.partition(event), event.group, event.reason).inc(),
     );
-    this.on('deadLetterDeleted', (event) => this.ofPartition(deleted, event).inc(event.count));
+    this.on('deadLetterDeleted', (event) =>
+      this.ofPartition(event.by === 'clear' ? cleared : deleted, event).inc(event.count),
+    );
     this.on('replayed', (event) => {
       if (event.result === 'gone') return;
       this.ofGroup(event.result === 'replayed' ? success : failure, event).inc();
@@ -165,6 +191,7 @@ export class MqMetrics {
     const { gauges } = this.deps;
     this.gauge(gaugeDefinitions.inflight, () => gauges.inflight());
     this.gauge(gaugeDefinitions.oldestCall, () => gauges.oldestCallMs());
+    this.gauge(gaugeDefinitions.moverAge, () => gauges.moverAgeMs());
     this.gauge(gaugeDefinitions.maxInflight, () => gauges.maxInflight());
     this.gauge(gaugeDefinitions.maxLeasedPartitions, () => gauges.maxLeasedPartitions());
     this.gauge(gaugeDefinitions.leasedPartitions, () => gauges.leasedPartitions());
@@ -198,7 +225,7 @@ export class MqMetrics {
     return series;
   }
 
-  private gauge(definition: MetricDefinition, read: () => number): void {
+  private gauge(definition: MetricDefinition, read: () => number | undefined): void {
     const { events, name, registry } = this.deps;
     let hasWarned = false;
     const source = (): number | undefined => {

@@ -151,6 +151,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
           gauges: {
             inflight: () => consumer.inFlightCount,
             oldestCallMs: () => consumer.oldestCallMs,
+            moverAgeMs: () => consumer.moverAgeMs,
             maxInflight: () => options.maxInFlight,
             maxLeasedPartitions: () => options.maxLeasedPartitionsPerConsumer,
             leasedPartitions: () => consumer.ownedCount,

@@ -46,14 +46,23 @@ export class RetryMover {
   private wake: (() => void) | undefined;
   private nextAt = Infinity;
   private tickedAt: number;
+  private succeededAt: number;
+  /** In the present turn, for one of the buckets. */
+  private couldNotMove = false;
   private serverOffsetMs = 0;
 
   constructor(private readonly deps: RetryMoverDeps) {
     this.tickedAt = deps.clock.monotonic();
+    this.succeededAt = this.tickedAt;
   }
 
   get lastTickAgoMs(): number {
     return this.deps.clock.monotonic() - this.tickedAt;
+  }
+
+  /** Since everything due was last moved, or nothing had to be: it grows while Redis refuses. */
+  get lastSuccessAgoMs(): number {
+    return this.deps.clock.monotonic() - this.succeededAt;
   }
 
   add(target: MoverTarget): void {
@@ -91,6 +100,7 @@ export class RetryMover {
   /** Moves everything that is due; returns in how many milliseconds the next item is, or `null`. */
   async runOnce(): Promise<number | null> {
     this.tickedAt = this.deps.clock.monotonic();
+    this.couldNotMove = false;
     const buckets = this.buckets();
     const size = this.deps.isCluster ? 2 : BUCKETS_PER_CALL;
     let next: number | null = null;
@@ -104,6 +114,7 @@ export class RetryMover {
       }
     }
     if (failure !== undefined) throw failure;
+    if (!this.couldNotMove) this.succeededAt = this.deps.clock.monotonic();
     return next;
   }
 
@@ -156,6 +167,7 @@ export class RetryMover {
       }
       return last!.nextDue;
     } catch (error) {
+      this.couldNotMove = true;
       events.emit('fault', {
         component: `mover:${topic}:${partition}:${group}`,
         class: classifyRedisError(error),
@@ -181,7 +193,7 @@ export class RetryMover {
       let waitMs = intervalMs;
       this.nextAt = Infinity;
       try {
-        const next = this.targets.size === 0 ? null : await this.runOnce();
+        const next = await this.runOnce();
         if (next !== null) waitMs = Math.min(waitMs, next);
         if (failingSince !== undefined)
           events.emit('recovered', { component: 'mover', afterMs: clock.monotonic() - failingSince });

@@ -2,7 +2,16 @@ import { asArray, asNumber, asText } from '../reply.js';
 import { defineMultiKeyScript, defineScript, type MultiKeyScript, type Script } from '../script.js';
 
 export type AcquireReply =
-  | { readonly status: 'acquired'; readonly epoch: number; readonly clean: boolean }
+  | {
+      readonly status: 'acquired';
+      readonly epoch: number;
+      readonly clean: boolean;
+      /**
+       * For how long the partition had been without an owner, in milliseconds; `unknown` when the lease before ended by
+       * itself, `never` when there was none before.
+       */
+      readonly freeForMs: number | 'unknown' | 'never';
+    }
   | { readonly status: 'held'; readonly token: string; readonly pttl: number }
   | { readonly status: 'paused' };
 
@@ -11,36 +20,41 @@ export const acquire: Script<'lease' | 'epoch' | 'paused', 'instance' | 'nonce' 
   keys: ['lease', 'epoch', 'paused'],
   args: ['instance', 'nonce', 'ttl'],
   lua: `
--- Takes a free lease. The epoch key remembers '<epoch>#<nonce>#<clean>'; the lease holds '<instance>#<epoch>'.
--- Returns { 'acquired', epoch, clean } | { 'held', token, pttl } | { 'paused' }. clean: the owner before released it.
+-- Takes a free lease. The epoch key remembers '<epoch>#<nonce>#<clean>@<free for>', or '<epoch>##released@<when>' after
+-- an owner that left in order; the lease holds '<instance>#<epoch>'.
+-- Returns { 'acquired', epoch, clean, free for } | { 'held', token, pttl } | { 'paused' }. clean: the owner before released
+-- it. free for: milliseconds since then, 'unknown' when its lease ended by itself, 'never' when there was no owner before.
 -- Twice: the same instance and nonce get the same epoch again, prolonged. Never takes from a living owner.
 -- Begins with a write that a full Redis allows.
 redis.call('PEXPIRE', epoch, 604800000)
-local last, lastNonce, lastClean = '0', '', '0'
+local last, lastNonce, how, since = '0', '', '', 'never'
 local stored = redis.call('GET', epoch)
 if stored then
-  local a, b, c = string.match(stored, '^(%d+)#([^#]*)#(.*)$')
-  if a then last, lastNonce, lastClean = a, b, c end
+  local a, b, c, d = string.match(stored, '^(%d+)#([^#]*)#([^@]*)@?(.*)$')
+  if a then last, lastNonce, how, since = a, b, c, d end
 end
 local held = redis.call('GET', lease)
 if held then
   if lastNonce == nonce and held == instance .. '#' .. last then
     redis.call('PEXPIRE', lease, ttl)
-    return { 'acquired', last, lastClean == '1' and 1 or 0 }
+    return { 'acquired', last, how == '1' and 1 or 0, since }
   end
   return { 'held', held, redis.call('PTTL', lease) }
 end
 if redis.call('EXISTS', paused) == 1 then return { 'paused' } end
-local clean = lastClean == 'released' and '1' or '0'
-local number = num(math.max(tonumber(last) + 1, now()))
-redis.call('SET', epoch, number .. '#' .. nonce .. '#' .. clean, 'PX', 604800000)
+local at = now()
+local clean = how == 'released' and '1' or '0'
+local freeFor = how == '' and 'never' or 'unknown'
+if how == 'released' and tonumber(since) then freeFor = num(math.max(0, at - tonumber(since))) end
+local number = num(math.max(tonumber(last) + 1, at))
+redis.call('SET', epoch, number .. '#' .. nonce .. '#' .. clean .. '@' .. freeFor, 'PX', 604800000)
 redis.call('SET', lease, instance .. '#' .. number, 'PX', ttl)
-return { 'acquired', number, tonumber(clean) }`,
+return { 'acquired', number, tonumber(clean), freeFor }`,
   decode: (reply) => {
-    const [status, a, b] = asArray(reply);
+    const [status, a, b, c] = asArray(reply);
     switch (asText(status)) {
       case 'acquired':
-        return { status: 'acquired', epoch: asNumber(a), clean: asNumber(b) === 1 };
+        return { status: 'acquired', epoch: asNumber(a), clean: asNumber(b) === 1, freeForMs: freeForOf(asText(c)) };
       case 'held':
         return { status: 'held', token: asText(a), pttl: asNumber(b) };
       default:
@@ -49,12 +63,17 @@ return { 'acquired', number, tonumber(clean) }`,
   },
 });
 
+function freeForOf(text: string): number | 'unknown' | 'never' {
+  if (text === 'never') return text;
+  return /^\d+$/.test(text) ? Number(text) : 'unknown';
+}
+
 export const release: Script<'lease' | 'epoch', 'token' | 'keepLease', boolean> = defineScript({
   name: 'release',
   keys: ['lease', 'epoch'],
   args: ['token', 'keepLease'],
   lua: `
--- Notes that the owner leaves in order, and gives up the lease if it is still ours. Returns 1 if it was ours.
+-- Notes that the owner leaves in order, and when, and gives up the lease if it is still ours. Returns 1 if it was ours.
 -- keepLease '1': a handler may still run, so that the lease ends by itself; its end is not taken for a death.
 -- Twice: compares the whole token; the second call finds another or none, or writes the same.
 -- Begins with a write that a full Redis allows.
@@ -62,7 +81,8 @@ if redis.call('GET', lease) ~= token then return 0 end
 redis.call('PEXPIRE', epoch, 604800000)
 -- The token's own number: the epoch key itself is gone after an ownership of more than seven days.
 local number = string.match(token, '(%d+)$')
-if number then redis.call('SET', epoch, number .. '##released', 'PX', 604800000) end
+local since = keepLease == '1' and '' or '@' .. num(now())
+if number then redis.call('SET', epoch, number .. '##released' .. since, 'PX', 604800000) end
 if keepLease ~= '1' then redis.call('DEL', lease) end
 return 1`,
   decode: (reply) => asNumber(reply) === 1,
