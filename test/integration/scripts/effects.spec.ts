@@ -17,6 +17,7 @@ import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import { groupStats, partitionStats } from '../../../libs/redis-streams-mq/src/redis/scripts/stats.script.js';
 import { trim } from '../../../libs/redis-streams-mq/src/redis/scripts/trim.script.js';
 import { startRedis, type TestRedis } from '../../support/redis-server.js';
 import { connect, Place, type Source } from './place.js';
@@ -1030,5 +1031,101 @@ describe('topic-create, partition-create and probe', () => {
     await redis.send('SADD', place.keys.topics, 'a', 'b', 'c');
     expect(await ask()).toBe(3);
     expect((await texts('SMEMBERS', place.keys.topics)).sort()).toEqual(['a', 'b', 'c']);
+  });
+});
+
+describe('group-stats and partition-stats', () => {
+  const groupOf = (countLimit = 100) => place.run(call(groupStats, place.keys, { group: place.group, countLimit }));
+  const partitionOf = (countLimit = 100) => place.run(call(partitionStats, place.keys, { samples: 0, countLimit }));
+  const trimmed = (maxLen: number) => redis.send('XTRIM', place.keys.stream, 'MAXLEN', maxLen);
+  const readOne = () =>
+    redis.send('XREADGROUP', 'GROUP', place.group, 'i1', 'COUNT', 1, 'STREAMS', place.keys.stream, '>');
+
+  it('counts what a group has not been given, also where Redis is wrong after unread entries were trimmed', async () => {
+    await place.consuming(10);
+    await readOne();
+    await trimmed(5);
+    expect((await groupOf()).undelivered).toEqual({ count: 5, certainty: 'exact' });
+    await readOne();
+    for (const stats of [await groupOf(), (await partitionOf()).groups[0]!]) {
+      expect(stats.undelivered).toEqual({ count: 4, certainty: 'exact' });
+    }
+    await place.read('stream');
+    expect(await groupOf()).toMatchObject({ undelivered: { count: 0, certainty: 'exact' }, pending: 6 });
+  });
+
+  it('says that it counted no further than its bound when Redis cannot tell either', async () => {
+    const ids = await place.consuming(30);
+    await redis.send('XDEL', place.keys.stream, ids[20]!);
+    await readOne();
+    expect((await groupOf(5)).undelivered).toEqual({ count: 5, certainty: 'at-least' });
+    expect((await partitionOf(5)).groups[0]!.undelivered).toEqual({ count: 5, certainty: 'at-least' });
+    expect((await groupOf(29)).undelivered).toEqual({ count: 28, certainty: 'exact' });
+    expect((await groupOf(0)).undelivered).toEqual({ count: 1, certainty: 'at-least' });
+  });
+
+  it('ends counting after a megabyte of payloads', async () => {
+    const ids = await place.consuming(2);
+    await readOne();
+    await readOne();
+    for (let n = 0; n < 20; n++) await place.send('payload', Buffer.alloc(300_000, 'x'));
+    await redis.send('XGROUP', 'SETID', place.keys.stream, place.group, ids[1]!);
+    const { count } = (await groupOf(1_000)).undelivered;
+    expect(count).toBeGreaterThanOrEqual(4);
+    expect(count).toBeLessThanOrEqual(20);
+  });
+
+  it('finds the oldest message that is not settled wherever it is', async () => {
+    const ids = await place.pending(4);
+    const acknowledge = (id: string) => redis.send('XACK', place.keys.stream, place.group, id);
+    await place.fail(ids[0]!, 'stream', ids[0], 600_000);
+    expect(await groupOf()).toMatchObject({ bucket: 1, pending: 3, oldestId: ids[0], isOldestExact: true });
+    await place.fail(ids[1]!);
+    await place.move();
+    await redis.send('DEL', place.keys.retry);
+    expect(await groupOf()).toMatchObject({ retryLength: 1, retryPending: 0, oldestId: ids[1] });
+    await redis.send('XTRIM', place.keys.retryStream, 'MAXLEN', 0);
+    expect(await groupOf()).toMatchObject({ retryLength: 0, oldestId: ids[2] });
+    await acknowledge(ids[2]!);
+    await acknowledge(ids[3]!);
+    expect(await groupOf()).toMatchObject({ oldestId: null });
+    const unread = await place.send('payload', 'p');
+    expect(await groupOf()).toMatchObject({ oldestId: unread });
+  });
+
+  it('looks at no more than 500 waiting retries for the oldest, and says so', async () => {
+    await place.consuming();
+    await redis.send('ZADD', place.keys.retry, ...Array.from({ length: 501 }, (_, i) => [i, `${900 - i}-0`]).flat());
+    expect(await groupOf()).toMatchObject({ bucket: 501, oldestId: '401-0', isOldestExact: false, nextDue: 0 });
+  });
+
+  it('a group of which only the commit position is left is behind by what comes after that', async () => {
+    const ids = await place.pending(3);
+    await redis.send('XGROUP', 'DESTROY', place.keys.stream, place.group);
+    expect(await groupOf()).toMatchObject({ isPresent: false, position: null, undelivered: { count: 0 } });
+    expect((await partitionOf()).groups).toEqual([]);
+    await redis.send('HSET', place.keys.commit, place.group, ids[0]!);
+    const behind = { isPresent: false, position: ids[0], undelivered: { count: 2, certainty: 'exact' } };
+    expect(await groupOf()).toMatchObject(behind);
+    expect((await partitionOf()).groups).toMatchObject([{ group: place.group, ...behind }]);
+    await redis.send('HSET', place.keys.commit, place.group, 'nonsense');
+    expect(await groupOf()).toMatchObject({ position: '0-0', undelivered: { count: 3 } });
+  });
+
+  it('a key of a wrong type is named, and what the others say stands', async () => {
+    await place.pending(2);
+    for (const name of ['retry', 'dlq', 'held'] as const) await redis.send('SET', place.keys[name], 'a string');
+    expect(await groupOf()).toMatchObject({ pending: 2, bucket: 0, unreadable: ['retry', 'held'] });
+    expect(await partitionOf()).toMatchObject({ length: 2, bytes: null, unreadable: ['dlq'] });
+    await redis.send('DEL', place.keys.stream);
+    await redis.send('SET', place.keys.stream, 'a string');
+    expect(await groupOf()).toMatchObject({ pending: 0, unreadable: ['stream', 'retry', 'held'] });
+  });
+
+  it('nothing is nothing', async () => {
+    expect(await groupOf()).toMatchObject({ token: null, isPresent: false, position: null, oldestId: null });
+    expect(await partitionOf()).toMatchObject({ length: 0, firstId: null, lastGeneratedId: null, groups: [] });
+    await place.consuming();
+    expect(await groupOf()).toMatchObject({ isPresent: true, position: '0-0', undelivered: { count: 0 } });
   });
 });

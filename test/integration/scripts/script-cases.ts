@@ -15,6 +15,7 @@ import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import { groupStats, partitionStats } from '../../../libs/redis-streams-mq/src/redis/scripts/stats.script.js';
 import { trim } from '../../../libs/redis-streams-mq/src/redis/scripts/trim.script.js';
 import { openWake } from '../../../libs/redis-streams-mq/src/redis/scripts/wake.script.js';
 import type { Place, PlaceKeys } from './place.js';
@@ -363,6 +364,88 @@ export const scriptCases: readonly ScriptCase[] = [
     call: ({ keys }) => call(dlqPage, keys, { start: '-', stop: '+', count: 10, newestFirst: 0 }),
     reply: ([id]) => [{ id, metadata: expect.any(Map), fields: [Buffer.from('payload'), Buffer.from('message 0')] }],
     inFullRedis: 'goes on',
+  }),
+  using(partitionStats, {
+    arrange: async (place) => {
+      const [first, second] = await place.pending(2);
+      await place.dead(second!);
+      await place.schedule('e1', 5_000_000_000_000);
+      const unread = await place.send('payload', 'unread');
+      await place.redis.send('HSET', place.keys.commit, 'lost', first!);
+      return [first!, unread];
+    },
+    call: ({ keys }) => call(partitionStats, keys, { samples: 5, countLimit: 10 }),
+    reply: ([first, unread], { group }) =>
+      // Before Redis 7 it is not known how many entries were ever added.
+      expect.objectContaining({
+        now: number,
+        length: 3,
+        firstId: first,
+        lastId: unread,
+        lastGeneratedId: unread,
+        bytes: number,
+        deadLetters: 1,
+        deadLetterBytes: number,
+        delayed: 1,
+        nextDelayedDue: 5_000_000_000_000,
+        groups: [
+          {
+            group,
+            isPresent: true,
+            position: text,
+            consumers: 1,
+            pending: 1,
+            oldestPendingId: first,
+            undelivered: { count: 1, certainty: 'exact' },
+          },
+          {
+            group: 'lost',
+            isPresent: false,
+            position: first,
+            consumers: 0,
+            pending: 0,
+            oldestPendingId: null,
+            undelivered: { count: 2, certainty: 'exact' },
+          },
+        ],
+        unreadable: [],
+      }),
+    inFullRedis: 'goes on',
+    anyType: ['stream', 'dlq', 'delayed', 'commit'],
+  }),
+  using(groupStats, {
+    arrange: async (place) => {
+      const [retried, origin] = await place.pendingRetry();
+      const [waiting, running] = [await place.send('payload', 'w'), await place.send('payload', 'r')];
+      await place.read('stream');
+      await place.fail(waiting, 'stream', waiting, 600_000);
+      return [retried!, origin!, running, await place.send('payload', 'unread')];
+    },
+    call: ({ keys, group }) => call(groupStats, keys, { group, countLimit: 10 }),
+    reply: ([retried, origin, running], { token }) => ({
+      now: number,
+      token,
+      leaseMs: number,
+      isPaused: false,
+      isPresent: true,
+      position: running,
+      committed: text,
+      undelivered: { count: 1, certainty: 'exact' },
+      pending: 1,
+      oldestPending: { id: running, consumer: 'i1', idleMs: number, deliveries: 1 },
+      consumers: 1,
+      retryLength: 1,
+      retryPending: 1,
+      oldestRetryPending: { id: retried, consumer: 'i1', idleMs: number, deliveries: 1 },
+      bucket: 1,
+      nextDue: number,
+      held: 0,
+      oldestId: origin,
+      isOldestExact: true,
+      unreadable: [],
+    }),
+    inFullRedis: 'goes on',
+    anyType: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused'],
   }),
   using(probe, {
     arrange: async ({ redis, keys }) => (await redis.send('SADD', keys.topics, 'orders', 'users'), []),

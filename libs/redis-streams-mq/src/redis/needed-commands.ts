@@ -63,8 +63,9 @@ export const neededCommands: readonly NeededCommand[] = [
   { name: 'xinfo|consumers', by: 'consume', probe: [key, 'g'] },
   { name: 'xgroup|delconsumer', by: 'consume', probe: [key, 'g', 'c'] },
   { name: 'del', by: 'consume', probe: [key] },
-  // Listing topics; ownership that changes hands at once; `waitReplicas`; the look at the server's settings.
+  // Listing topics; the memory of streams; ownership that changes hands at once; `waitReplicas`; the look at the server's settings.
   { name: 'smembers', by: 'optional' },
+  { name: 'memory|usage', by: 'optional' },
   { name: 'publish', by: 'optional' },
   { name: 'subscribe', by: 'optional' },
   { name: 'wait', by: 'optional' },

@@ -1,5 +1,6 @@
 import { asArray, asNumber, asText } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
+import { IS_BEFORE } from './stream-ids.js';
 
 export interface TrimReply {
   readonly length: number;
@@ -33,16 +34,7 @@ local function msOf(id) return tonumber(string.match(id, '^(%d+)')) end
 local function isWanted(i, id) return i <= excess or i <= hardExcess or msOf(id) < before end
 if not oldest or not isWanted(1, oldest[1]) then return { length, 0, 0, 0, '' } end
 
-local function isBefore(a, b)
-  local aMs, aSeq = string.match(a, '^(%d+)%-(%d+)$')
-  local bMs, bSeq = string.match(b, '^(%d+)%-(%d+)$')
-  if aMs ~= bMs then
-    if #aMs ~= #bMs then return #aMs < #bMs end
-    return aMs < bMs
-  end
-  if #aSeq ~= #bSeq then return #aSeq < #bSeq end
-  return aSeq < bSeq
-end
+${IS_BEFORE}
 local keepFrom, keptBy
 local function keep(id, group)
   if not string.match(id, '^%d+%-%d+$') then id = '0-0' end

@@ -1,0 +1,107 @@
+import type { Keys } from '../core/keys.js';
+import { streamIdTime } from '../core/stream-id.js';
+import type { Connection, Outcome } from './connection.js';
+import { call, type ScriptCall } from './script.js';
+import {
+  groupStats,
+  partitionStats,
+  type GroupStats,
+  type PartitionStats,
+  type Undelivered,
+} from './scripts/stats.script.js';
+
+export interface PartitionRef {
+  readonly topic: string;
+  readonly partition: number;
+}
+
+export interface GroupRef extends PartitionRef {
+  readonly group: string;
+}
+
+export interface StatisticsOptions {
+  /** Ask for the memory of the streams as well. @defaultValue false */
+  readonly bytes?: boolean;
+  /** Entries counted at most per group that is behind; 0: only what Redis knows without counting. @defaultValue 100 */
+  readonly countLimit?: number;
+}
+
+/** What a group has not settled on one partition, all places together. */
+export interface Lag {
+  /** Undelivered, pending, in the retry bucket and on the retry stream. */
+  readonly messages: number;
+  /** Age of the oldest of them, by the server's clock and the time its id says it was stored; 0 when there is none. */
+  readonly ms: number;
+  /** Whether `messages` is exact; see `Undelivered`. */
+  readonly certainty: Undelivered['certainty'];
+}
+
+export interface StatisticsDeps {
+  readonly connection: Connection;
+  readonly keys: Keys;
+  readonly isCluster: boolean;
+}
+
+/** Calls in one write: some milliseconds of the server's time at most, between which others get their turn. */
+const TOGETHER = 50;
+/** Nodes of the stream that MEMORY USAGE looks at; Redis' own default. */
+const SAMPLES = 5;
+
+/**
+ * The one source of what is counted: admin, metrics and health read it here, so that their figures never disagree.
+ * One script per partition, or per group on a partition; the answers are in the order of what was asked. An error of
+ * one, such as that of a shard which is away, hides no other.
+ */
+export class Statistics {
+  constructor(private readonly deps: StatisticsDeps) {}
+
+  ofPartitions(refs: readonly PartitionRef[], options: StatisticsOptions = {}): Promise<Outcome<PartitionStats>[]> {
+    const { bytes = false, countLimit = 100 } = options;
+    const args = { samples: bytes ? SAMPLES : 0, countLimit };
+    return this.run(
+      refs.map(({ topic, partition }) => call(partitionStats, this.deps.keys.partition(topic, partition), args)),
+    );
+  }
+
+  ofGroups(
+    refs: readonly GroupRef[],
+    { countLimit = 100 }: Pick<StatisticsOptions, 'countLimit'> = {},
+  ): Promise<Outcome<GroupStats>[]> {
+    return this.run(
+      refs.map(({ topic, partition, group }) =>
+        call(groupStats, this.deps.keys.groupPartition(topic, partition, group), { group, countLimit }),
+      ),
+    );
+  }
+
+  private async run<R>(calls: readonly ScriptCall<R>[]): Promise<Outcome<R>[]> {
+    const { connection, isCluster } = this.deps;
+    const outcomes: Outcome<R>[] = [];
+    for (let i = 0; i < calls.length; i += TOGETHER) {
+      const together = calls.slice(i, i + TOGETHER);
+      // In Cluster each goes to its own node; one that is refused stands for itself.
+      const answers = isCluster
+        ? await Promise.all(together.map((one) => outcomeOf(connection.run(one))))
+        : await connection.runAll(together);
+      outcomes.push(...answers);
+    }
+    return outcomes;
+  }
+}
+
+export function lagOf(stats: GroupStats): Lag {
+  const { undelivered, pending, bucket, retryLength, oldestId, now } = stats;
+  return {
+    messages: undelivered.count + pending + bucket + retryLength,
+    // An id may lie in the future when a clock was set back.
+    ms: oldestId === null ? 0 : Math.max(0, now - streamIdTime(oldestId)),
+    certainty: undelivered.certainty,
+  };
+}
+
+function outcomeOf<R>(answer: Promise<R>): Promise<Outcome<R>> {
+  return answer.then(
+    (value) => ({ ok: true, value }),
+    (error: unknown) => ({ ok: false, error: error as Error }),
+  );
+}
