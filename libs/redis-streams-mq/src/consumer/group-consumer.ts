@@ -262,7 +262,7 @@ export class GroupConsumer {
 
   /** 0 for a topic that is not there and is not ours to make. */
   private async partitionCount(topic: string): Promise<number> {
-    const { handlers, options } = this.deps;
+    const { handlers, options, topics } = this.deps;
     let meta = await this.refreshed(topic);
     if (meta === null && handlers.has(topic)) {
       const known = this.knownCounts.get(topic);
@@ -273,6 +273,7 @@ export class GroupConsumer {
       }
     }
     if (meta === null) return 0;
+    if (handlers.has(topic)) void topics.register(topic);
     const { partitionCount } = meta;
     const before = this.knownCounts.get(topic) ?? partitionCount;
     if (before !== partitionCount) this.countChanged(topic, before, partitionCount);

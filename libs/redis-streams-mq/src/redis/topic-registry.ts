@@ -3,6 +3,7 @@ import { MqError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
 import type { Connection } from './connection.js';
+import { classifyRedisError } from './redis-errors.js';
 import { asArray, asNumber, asText, asTextOrNull, asTexts } from './reply.js';
 import { call } from './script.js';
 import { partitionCreate, topicCreate } from './scripts/topic-create.script.js';
@@ -26,6 +27,7 @@ export class TopicRegistry {
   private readonly cache = new Map<string, TopicMeta>();
   private readonly loading = new Map<string, Promise<TopicMeta | null>>();
   private readonly creating = new Map<string, Promise<TopicMeta>>();
+  private readonly registered = new Set<string>();
 
   constructor(private readonly deps: TopicRegistryDeps) {}
 
@@ -71,6 +73,24 @@ export class TopicRegistry {
 
   forget(topic: string): void {
     this.cache.delete(topic);
+    this.registered.delete(topic);
+  }
+
+  /**
+   * Puts a topic whose meta is there into the registry, once for this process: whoever made it may have died in between,
+   * and it would be missing from all lists for ever. It never rejects, since a topic works without being listed; a
+   * failure is reported, and the next call tries again.
+   */
+  async register(topic: string): Promise<void> {
+    if (this.registered.has(topic)) return;
+    this.registered.add(topic);
+    const { connection, keys, events } = this.deps;
+    try {
+      await connection.send('SADD', keys.topics, topic);
+    } catch (error) {
+      this.registered.delete(topic);
+      events.emit('fault', { component: 'topic-registry', class: classifyRedisError(error), error, retryInMs: 0 });
+    }
   }
 
   async list(): Promise<string[]> {
@@ -83,7 +103,10 @@ export class TopicRegistry {
 
   private async create(topic: string, partitionCount: number): Promise<TopicMeta> {
     const known = this.cache.get(topic) ?? (await this.load(topic));
-    if (known !== null) return known;
+    if (known !== null) {
+      await this.register(topic);
+      return known;
+    }
     const { connection, keys, events } = this.deps;
     const streams = Array.from({ length: partitionCount }, (_, i) => keys.stream(topic, i));
     const made = await connection.run(
@@ -107,6 +130,7 @@ export class TopicRegistry {
     };
     await this.ensureStreams(meta);
     await connection.send('SADD', keys.topics, topic);
+    this.registered.add(topic);
     this.cache.set(topic, meta);
     if (made.created) events.emit('topicCreated', { topic, partitionCount: meta.partitionCount });
     return meta;
@@ -119,7 +143,7 @@ export class TopicRegistry {
     );
     const count = asTextOrNull(reply[0]);
     if (count === null || asTextOrNull(reply[3]) !== null) {
-      this.cache.delete(topic);
+      this.forget(topic);
       return null;
     }
     const meta: TopicMeta = {
