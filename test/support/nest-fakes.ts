@@ -18,6 +18,7 @@ export function streamContext(fields: Partial<StreamContext> = {}): StreamContex
     epoch: 7,
     timestamp: 1,
     publishedAt: 1,
+    rawFields: {},
     signal: new AbortController().signal,
     heartbeat: async () => {},
     ...fields,

@@ -21,9 +21,11 @@ export {
 export { StreamHandler } from './nest/stream-handler.decorator.js';
 export type { StreamHandlerConfig, StreamHandlerExtras, TypedTopic } from './nest/stream-handler.decorator.js';
 export { EventId, MessageHeaders, MessageKey, Payload, StreamCtx } from './nest/payload.decorators.js';
-export { isStreamContext, STREAM_CONTEXT_TYPE, streamContextOf } from './nest/stream-host.js';
+export { isStreamContext, STREAM_CONTEXT_TYPE, StreamExecutionContext, streamContextOf } from './nest/stream-host.js';
 
 export type { StreamContext } from './core/handler.js';
+export type { RateLimit, RetryBackoff, RetryIf } from './core/handler.js';
+export type { HandlerBackoff, HandlerRetry } from './core/handler-retry-options.js';
 export type { StreamHandlerOptions } from './core/handler-options.js';
 export { DeadLetter, isDeadLetter, isRetryLater, MessageHandleResult, RetryLater } from './core/results.js';
 

@@ -7,6 +7,7 @@ import type { Announcements } from '../redis/announcements.js';
 import type { Connections } from '../redis/connections.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { GroupConsumer, type PartitionLoop, type RetrySchedule } from './group-consumer.js';
+import { RateLimiter } from './rate-limiter.js';
 import { Slots } from './slots.js';
 import { Turns } from './turns.js';
 import { InFlight } from './in-flight.js';
@@ -146,6 +147,11 @@ export class MqConsumer {
     const slots = new Slots(this.deps.options.workerThreads);
     const turns = new Turns(this.deps.clock);
     const blockingReaders = new Slots(this.deps.options.maxBlockingConnections);
+    const rateLimiters = new Map<HandlerDefinition['options'], RateLimiter>();
+    for (const { options } of handlers) {
+      if (options.rateLimit !== undefined)
+        rateLimiters.set(options, new RateLimiter(options.rateLimit, this.deps.clock));
+    }
     const byGroup = new Map<string, Map<string, HandlerDefinition>>();
     for (const handler of handlers) {
       const topics = byGroup.get(handler.group) ?? new Map<string, HandlerDefinition>();
@@ -161,6 +167,7 @@ export class MqConsumer {
           keeper,
           slots,
           turns,
+          rateLimiters,
           inFlight,
           serverClock,
           blockingReaders,

@@ -12,6 +12,7 @@ import { call } from '../redis/script.js';
 import { dropConsumer } from '../redis/scripts/pending.script.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { startPosition } from './group-position.js';
+import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
 import type { InFlight } from './in-flight.js';
@@ -51,6 +52,8 @@ export interface GroupConsumerDeps {
   readonly keeper: LeaseKeeper;
   readonly slots: Slots;
   readonly turns: Turns;
+  /** By the options that ask for them: those of one handler with several topics are the same. */
+  readonly rateLimiters: ReadonlyMap<HandlerDefinition['options'], RateLimiter>;
   readonly inFlight: InFlight;
   readonly serverClock: ServerClock;
   readonly retries: RetrySchedule;
@@ -170,6 +173,7 @@ export class GroupConsumer {
       ...deps,
       handler,
       lease,
+      rateLimiter: deps.rateLimiters.get(handler.options),
       consumer: deps.instance,
       connection: connections.command,
       serializer,

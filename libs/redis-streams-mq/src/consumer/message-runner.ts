@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../core/clock.js';
 import { MqHandlerTimeoutError, MqLeaseLostError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { HandlerDefinition, HandlerOutcome, ReceivedMessage, StreamContext } from '../core/handler.js';
-import { decodeMessage, MalformedEntryError, type DecodedMessage } from '../core/message.js';
+import { decodeMessage, MalformedEntryError, rawFieldsOf, type DecodedMessage } from '../core/message.js';
 import type { Serializer } from '../core/serializer.js';
 import { streamIdTime } from '../core/stream-id.js';
 import type { Entry } from './entry.js';
@@ -68,7 +68,8 @@ export class MessageRunner {
       return { result: { type: 'dead', reason: 'malformed', error, called: false }, message: null, ended: null };
     }
     const publishedAt = streamIdTime(entry.origin);
-    if (message.ttlMs !== undefined && this.deps.serverNow() > publishedAt + message.ttlMs) {
+    const ttlMs = Math.min(message.ttlMs ?? Infinity, this.deps.handler.options.ttlMs || Infinity);
+    if (this.deps.serverNow() > publishedAt + ttlMs) {
       return { result: { type: 'dead', reason: 'expired', called: false }, message, ended: null };
     }
     return this.call(entry, message, payload, publishedAt);
@@ -155,6 +156,9 @@ export class MessageRunner {
       // Made when first looked at: most handlers never do.
       get signal() {
         return signal();
+      },
+      get rawFields() {
+        return rawFieldsOf(entry.fields);
       },
       heartbeat: async () => {
         if (!lease.isTrusted) throw new MqLeaseLostError(this.place);

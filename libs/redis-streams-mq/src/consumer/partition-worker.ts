@@ -1,7 +1,8 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { GroupPartitionRef, MqEvents } from '../core/events.js';
 import type { HandlerDefinition } from '../core/handler.js';
-import { Backoff, backoffMs } from '../core/retry-policy.js';
+import { decideRetry } from '../core/retry-decision.js';
+import { Backoff } from '../core/retry-policy.js';
 import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
@@ -9,6 +10,7 @@ import { markCrash, unmarkCrash } from '../redis/scripts/pending.script.js';
 import { deadLetterMetadata } from './dead-letter-metadata.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
+import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
 import type { Lease } from './lease.js';
@@ -24,6 +26,8 @@ export interface PartitionWorkerDeps {
   /** How many handlers may run at once in the instance. */
   readonly slots: Slots;
   readonly turns: Turns;
+  /** Shared by all partitions of the handler. */
+  readonly rateLimiter?: RateLimiter | undefined;
   readonly connection: Connection;
   readonly clock: Clock;
   readonly events: MqEvents;
@@ -101,8 +105,10 @@ export class PartitionWorker {
   }
 
   private async run(): Promise<void> {
-    const { queue, settler, slots, turns, lease, clock, ackFlushMs } = this.deps;
+    const { queue, settler, slots, turns, lease, clock, ackFlushMs, rateLimiter } = this.deps;
     let wasFast = true;
+    /** It was this worker's turn with the rate limiter; those who wait there still do not go before it. */
+    let hasWaited = false;
     while (!this.isOver) {
       if (!queue.isReady) {
         settler.flush();
@@ -117,6 +123,12 @@ export class PartitionWorker {
         await turns.next();
         continue;
       }
+      if (rateLimiter !== undefined && !hasWaited && !rateLimiter.isFree) {
+        settler.flush();
+        await rateLimiter.free(this.stopping.signal);
+        hasWaited = true;
+        continue;
+      }
       if (!slots.tryTake()) {
         settler.flush();
         if (!(await slots.take(this.stopping.signal))) break;
@@ -128,6 +140,9 @@ export class PartitionWorker {
           lease.lose('expired');
           break;
         }
+        if (!queue.isReady) continue;
+        hasWaited = false;
+        if (rateLimiter?.tryTake() === false) continue;
         const entry = queue.take();
         if (entry === undefined) continue;
         settler.flushIfOlderThan(wasFast ? ackFlushMs : 0);
@@ -201,9 +216,8 @@ export class PartitionWorker {
   }
 
   private settle(entry: Entry, { result, message }: RunReport): void {
-    const { lease, settler, handler, random } = this.deps;
+    const { lease, settler } = this.deps;
     if (lease.isEnded) return;
-    const { options } = handler;
     const attempts = entry.attemptsMade + 1;
     switch (result.type) {
       case 'success':
@@ -217,14 +231,23 @@ export class PartitionWorker {
         this.bury(entry, message, result.called ? attempts : entry.attemptsMade, result.reason, result.error);
         break;
       case 'retry':
-        if (attempts >= options.retryMaxAttempts) {
-          this.bury(entry, message, attempts, 'exhausted', result.error);
-        } else {
-          const bounds = { baseMs: options.retryBaseBackoffMs, maxMs: options.retryMaxBackoffMs };
-          settler.retry(entry, attempts, result.delayMs ?? backoffMs(attempts, bounds, random), result.error);
-        }
+        this.retryOrBury(entry, message, attempts, result);
         break;
     }
+  }
+
+  private retryOrBury(
+    entry: Entry,
+    message: RunReport['message'],
+    attempt: number,
+    failed: { readonly delayMs?: number; readonly error?: unknown },
+  ): void {
+    const { settler, handler, random, events } = this.deps;
+    const onBadCallback = (error: unknown): void =>
+      events.emit('fault', { component: `retry:${handler.name}`, class: 'unexpected', error, retryInMs: 0 });
+    const decision = decideRetry({ ...failed, attempt }, handler.options, { random, onBadCallback });
+    if (decision.type === 'dead') this.bury(entry, message, attempt, decision.reason, failed.error);
+    else settler.retry(entry, attempt, decision.delayMs, failed.error);
   }
 
   private bury(

@@ -16,7 +16,11 @@ describe('resolveHandlerOptions', () => {
           retryMaxAttempts: 5,
           retryBaseBackoffMs: 1000,
           retryMaxBackoffMs: 60_000,
+          retryBackoff: undefined,
+          retryIf: undefined,
           handlerTimeoutMs: 7000,
+          ttlMs: 0,
+          rateLimit: undefined,
           startFrom: 'latest',
           share: { modulo: 1, remainder: 0 },
         },
@@ -44,7 +48,11 @@ describe('resolveHandlerOptions', () => {
       retryMaxAttempts: 1,
       retryBaseBackoffMs: 0,
       retryMaxBackoffMs: 0,
+      retryBackoff: undefined,
+      retryIf: undefined,
       handlerTimeoutMs: 0,
+      ttlMs: 0,
+      rateLimit: undefined,
       startFrom: 'earliest',
       share: { modulo: 3, remainder: 0 },
     });
@@ -60,6 +68,49 @@ describe('resolveHandlerOptions', () => {
       'Orders.on: startFrom must be "earliest" or "latest"; got "newest"',
       'Orders.on: handlerTimeoutMs must be an integer from 0 to 2147483647; got "5s"',
     ]);
+  });
+
+  it('takes attempts, back-off and time limit under their short names', () => {
+    const retryIf = (): boolean => false;
+    const backoff = (): number => 5;
+    const { resolved, problems } = resolve({
+      timeoutMs: 9,
+      ttlMs: 60_000,
+      rateLimit: { count: 2, perMs: 1000 },
+      retry: { maxAttempts: 3, backoff: { baseMs: 7, maxMs: 70 }, retryIf },
+    });
+    expect(problems).toEqual([]);
+    expect(resolved).toMatchObject({
+      handlerTimeoutMs: 9,
+      ttlMs: 60_000,
+      rateLimit: { count: 2, perMs: 1000 },
+      retryMaxAttempts: 3,
+      retryBaseBackoffMs: 7,
+      retryMaxBackoffMs: 70,
+      retryBackoff: undefined,
+      retryIf,
+    });
+    const own = resolve({ retry: { backoff, maxAttempts: undefined } });
+    expect(own).toMatchObject({ problems: [], resolved: { retryBackoff: backoff, retryMaxAttempts: 5 } });
+  });
+
+  it.each([
+    [{ timeoutMs: 5, handlerTimeoutMs: 5 }, /timeoutMs and handlerTimeoutMs are the same/],
+    [{ retryMaxAttempts: 5, retry: { maxAttempts: 5 } }, /maxAttempts and retryMaxAttempts are the same/],
+    [{ retryBaseBackoffMs: 5, retry: { backoff: { baseMs: 5 } } }, /baseMs and retryBaseBackoffMs are the same/],
+    [{ retry: { maxAttemps: 5 } }, /retry: unknown option "maxAttemps"; the nearest known one is maxAttempts/],
+    [{ retry: { maxAttempts: 0 } }, /retry: maxAttempts must be an integer/],
+    [{ retry: { backoff: { base: 5 } } }, /retry: backoff must be { baseMs, maxMs }/],
+    [{ retry: { backoff: null } }, /retry: backoff must be/],
+    [{ retry: { retryIf: true } }, /retry: retryIf must be a function/],
+    [{ retry: 5 }, /retry must be an object with any of maxAttempts, backoff and retryIf/],
+    [{ retry: { backoff: { baseMs: 90_000 } } }, /retryMaxBackoffMs \(60000\) must not be less/],
+    [{ rateLimit: { count: 0, perMs: 1 } }, /rateLimit must be { count, perMs }/],
+    [{ rateLimit: { count: 1 } }, /rateLimit must be { count, perMs }/],
+    [{ rateLimit: { count: 1, perMs: 1, perSec: 1 } }, /rateLimit must be { count, perMs }/],
+    [{ ttlMs: -1 }, /ttlMs must be an integer from 0/],
+  ])('refuses %j', (options, problem) => {
+    expect(resolve(options).problems).toEqual([expect.stringMatching(problem)]);
   });
 
   it('checks options against those of the module', () => {

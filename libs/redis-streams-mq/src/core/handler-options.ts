@@ -1,6 +1,13 @@
-import type { ResolvedHandlerOptions } from './handler.js';
+import type { RateLimit, ResolvedHandlerOptions } from './handler.js';
+import {
+  type HandlerBackoff,
+  type HandlerRetry,
+  keepsRules,
+  retryProblems,
+  twinProblems,
+} from './handler-retry-options.js';
 import { ownOptions, unknownOption } from './kebab-options.js';
-import { integer, type OptionRule, problemOf } from './option-rules.js';
+import { integer, milliseconds, type OptionRule, problemOf } from './option-rules.js';
 import { MAX_PARTITION_COUNT, type ResolvedMqOptions } from './options.js';
 import { mqOptionRules } from './resolve-options.js';
 
@@ -42,6 +49,34 @@ export interface StreamHandlerOptions {
    */
   readonly handlerTimeoutMs?: number;
 
+  /** The same as `handlerTimeoutMs`; only one of the two may be given. */
+  readonly timeoutMs?: number;
+
+  /**
+   * Attempts, back-off, and which errors are worth another try. What it says must not be said by `retryMaxAttempts`,
+   * `retryBaseBackoffMs` or `retryMaxBackoffMs` as well.
+   */
+  readonly retry?: HandlerRetry;
+
+  /**
+   * At most `count` calls of the handler in any `perMs` ms, over all its topics and partitions **in one process**: with
+   * three instances it is three times as many. Waiting takes no slot of `workerThreads` and keeps the lease.
+   *
+   * Hazard: what waits is not read further, so the lag grows when more comes than the limit lets through; and what has
+   * been read counts into `maxInFlight`.
+   * @defaultValue no limit
+   */
+  readonly rateLimit?: RateLimit;
+
+  /**
+   * A message that was published longer than this ago, in ms, becomes a dead letter (`expired`) in place of being
+   * handled, retries included; 0 means never. The shorter of this and the message's own `ttlMs` counts.
+   *
+   * Hazard: a replayed dead letter keeps its age, and so expires again.
+   * @defaultValue 0
+   */
+  readonly ttlMs?: number;
+
   /**
    * Where the group begins when it is new.
    * @defaultValue the module's `startFrom`
@@ -64,6 +99,9 @@ export interface StreamHandlerOptions {
   readonly partitionRemainder?: number;
 }
 
+/** Each start within the window is remembered. */
+const MAX_RATE = 100_000;
+
 const rules: { readonly [K in keyof Required<StreamHandlerOptions>]: OptionRule<unknown> } = {
   batchCount: mqOptionRules.consumerBatchCount,
   pollTimeoutMs: mqOptionRules.consumerPollTimeoutMs,
@@ -71,6 +109,21 @@ const rules: { readonly [K in keyof Required<StreamHandlerOptions>]: OptionRule<
   retryBaseBackoffMs: mqOptionRules.retryBaseBackoffMs,
   retryMaxBackoffMs: mqOptionRules.retryMaxBackoffMs,
   handlerTimeoutMs: mqOptionRules.handlerTimeoutMs,
+  timeoutMs: mqOptionRules.handlerTimeoutMs,
+  retry: {
+    kind: 'other',
+    defaultValue: undefined,
+    expected: 'an object with any of maxAttempts, backoff and retryIf',
+    // What is wrong inside is said by its own rule, see retryProblems.
+    accepts: (value) => typeof ownOptions(value) !== 'string',
+  },
+  rateLimit: {
+    kind: 'other',
+    defaultValue: undefined,
+    expected: '{ count, perMs } with integers, count from 1 to 100000 and perMs from 1',
+    accepts: (value) => keepsRules(value, { count: integer(1, 1, MAX_RATE), perMs: milliseconds(1, 1) }),
+  },
+  ttlMs: milliseconds(0, 0),
   startFrom: mqOptionRules.startFrom,
   partitionModulo: integer(1, 1, MAX_PARTITION_COUNT),
   partitionRemainder: integer(0, 0, MAX_PARTITION_COUNT - 1),
@@ -126,18 +179,26 @@ export function resolveHandlerOptions(
     }
     if (value === undefined) continue;
     const problem = problemOf(rule, name, value);
-    if (problem === null) values[name] = value;
-    else problems.push(problem);
+    const inner = problem === null && name === 'retry' ? retryProblems(value) : [];
+    if (problem === null && inner.length === 0) values[name] = value;
+    else problems.push(...(problem === null ? inner : [problem]));
   }
 
   const given = values as StreamHandlerOptions;
+  problems.push(...twinProblems(given));
+  const { maxAttempts, backoff, retryIf } = given.retry ?? {};
+  const bounds: HandlerBackoff = typeof backoff === 'object' ? backoff : {};
   const resolved: ResolvedHandlerOptions = Object.freeze({
     batchCount: given.batchCount ?? moduleOptions.consumerBatchCount,
     pollTimeoutMs: given.pollTimeoutMs ?? moduleOptions.consumerPollTimeoutMs,
-    retryMaxAttempts: given.retryMaxAttempts ?? moduleOptions.retryMaxAttempts,
-    retryBaseBackoffMs: given.retryBaseBackoffMs ?? moduleOptions.retryBaseBackoffMs,
-    retryMaxBackoffMs: given.retryMaxBackoffMs ?? moduleOptions.retryMaxBackoffMs,
-    handlerTimeoutMs: given.handlerTimeoutMs ?? moduleOptions.handlerTimeoutMs,
+    retryMaxAttempts: maxAttempts ?? given.retryMaxAttempts ?? moduleOptions.retryMaxAttempts,
+    retryBaseBackoffMs: bounds.baseMs ?? given.retryBaseBackoffMs ?? moduleOptions.retryBaseBackoffMs,
+    retryMaxBackoffMs: bounds.maxMs ?? given.retryMaxBackoffMs ?? moduleOptions.retryMaxBackoffMs,
+    retryBackoff: typeof backoff === 'function' ? backoff : undefined,
+    retryIf,
+    handlerTimeoutMs: given.timeoutMs ?? given.handlerTimeoutMs ?? moduleOptions.handlerTimeoutMs,
+    ttlMs: given.ttlMs ?? 0,
+    rateLimit: given.rateLimit && Object.freeze({ ...given.rateLimit }),
     startFrom: given.startFrom ?? moduleOptions.startFrom,
     share: Object.freeze({ modulo: given.partitionModulo ?? 1, remainder: given.partitionRemainder ?? 0 }),
   });

@@ -21,6 +21,10 @@ export interface StreamContext {
   readonly timestamp: number;
   /** When Redis stored the original entry, in milliseconds by the server's clock. */
   readonly publishedAt: number;
+  /**
+   * All fields of the stream entry as bytes, also those that this library knows nothing of; an object without a prototype.
+   */
+  readonly rawFields: Readonly<Record<string, Buffer>>;
   /** Fires when the lease is lost, the handler's time is over or the process stops and will not wait longer. */
   readonly signal: AbortSignal;
   /**
@@ -45,6 +49,18 @@ export type HandlerOutcome =
 /** Runs the user's method, with whatever pipeline is around it. It should not reject; a rejection counts as a retry. */
 export type HandlerInvoker = (message: ReceivedMessage) => Promise<HandlerOutcome>;
 
+/** How long to wait after the handler call number `attempt` failed with `error`, in milliseconds. */
+export type RetryBackoff = (attempt: number, error: unknown) => number;
+
+/** Whether the handler is to be called again after call number `attempt` failed with `error`. */
+export type RetryIf = (error: unknown, attempt: number) => boolean;
+
+/** At most `count` calls in any `perMs` milliseconds, in one process. */
+export interface RateLimit {
+  readonly count: number;
+  readonly perMs: number;
+}
+
 /** Which partitions of a topic this subscription may take: those with `index % modulo === remainder`. */
 export interface PartitionShare {
   readonly modulo: number;
@@ -58,8 +74,14 @@ export interface ResolvedHandlerOptions {
   readonly retryMaxAttempts: number;
   readonly retryBaseBackoffMs: number;
   readonly retryMaxBackoffMs: number;
+  /** In place of the exponential back-off. */
+  readonly retryBackoff: RetryBackoff | undefined;
+  readonly retryIf: RetryIf | undefined;
   /** 0 means no timeout. */
   readonly handlerTimeoutMs: number;
+  /** Age by publishing at which a message is not handled any more; 0 means none. */
+  readonly ttlMs: number;
+  readonly rateLimit: RateLimit | undefined;
   readonly startFrom: 'earliest' | 'latest';
   readonly share: PartitionShare;
 }

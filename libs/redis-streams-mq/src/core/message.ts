@@ -90,6 +90,13 @@ export function decodeMessage(fields: readonly Buffer[]): DecodedMessage {
   };
 }
 
+/** The fields of an entry by their names, as they are. */
+export function rawFieldsOf(fields: readonly Buffer[]): Readonly<Record<string, Buffer>> {
+  const named = Object.create(null) as Record<string, Buffer>;
+  for (let i = 0; i + 1 < fields.length; i += 2) named[fields[i]!.toString('utf8')] = fields[i + 1]!;
+  return named;
+}
+
 function decodeHeaders(bytes: Buffer): Readonly<Record<string, string>> {
   let parsed: unknown;
   try {

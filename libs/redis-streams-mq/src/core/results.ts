@@ -110,8 +110,13 @@ export function isDeadLetter(thrown: unknown): thrown is DeadLetter {
 /** Whole milliseconds, never less than asked for; `undefined` when the back-off has to decide. */
 function usableDelayMs(thrown: RetryLater): number | undefined {
   const delayMs = read(thrown, 'delayMs');
-  if (typeof delayMs !== 'number' || !(delayMs >= 0 && delayMs <= MAX_RETRY_DELAY_MS)) return undefined;
-  return Math.max(0, Math.ceil(delayMs));
+  // Adding zero makes a plain zero of the negative one.
+  return isUsableDelayMs(delayMs) ? Math.ceil(delayMs) + 0 : undefined;
+}
+
+/** Whether a retry can wait that many milliseconds. */
+export function isUsableDelayMs(delayMs: unknown): delayMs is number {
+  return typeof delayMs === 'number' && delayMs >= 0 && delayMs <= MAX_RETRY_DELAY_MS;
 }
 
 /**

@@ -1,38 +1,6 @@
-import type { Clock } from '../core/clock.js';
+import { ManualClock } from '../../../../test/support/manual-clock.js';
 import { MqRedisError } from '../core/errors.js';
 import { MqHealth, type ConsumptionState, type HealthProbe, type LoopState, type MqHealthDeps } from './health.js';
-
-/** Timers fire only when the test says so. */
-class ManualClock implements Clock {
-  private time = 0;
-  private readonly timers = new Set<{ at: number; callback: () => void }>();
-
-  now(): number {
-    return this.time;
-  }
-
-  monotonic(): number {
-    return this.time;
-  }
-
-  setTimer(callback: () => void, ms: number) {
-    const timer = { at: this.time + ms, callback };
-    this.timers.add(timer);
-    return { cancel: () => void this.timers.delete(timer) };
-  }
-
-  get pending(): number {
-    return this.timers.size;
-  }
-
-  advance(ms: number): void {
-    this.time += ms;
-    for (const timer of [...this.timers].filter(({ at }) => at <= this.time)) {
-      this.timers.delete(timer);
-      timer.callback();
-    }
-  }
-}
 
 const good: HealthProbe = { reachable: true, writable: true, topics: 3 };
 const loop: LoopState = { name: 'renew', alive: true, lastTickAgoMs: 100, maxQuietMs: 9_000 };

@@ -1,4 +1,5 @@
-import type { ArgumentsHost } from '@nestjs/common';
+import type { ArgumentsHost, ExecutionContext, Type } from '@nestjs/common';
+import { MqError } from '../core/errors.js';
 import type { StreamContext } from '../core/handler.js';
 
 /** What `host.getType()` says in guards, pipes, interceptors and filters that run for a message. */
@@ -23,4 +24,52 @@ export function isStreamContext(host: ArgumentsHost): boolean {
 /** The context of the message that `host` stands for. */
 export function streamContextOf(host: ArgumentsHost): StreamContext {
   return host.getArgByIndex<StreamContext>(1);
+}
+
+/**
+ * What an enhancer can ask about the message that it runs for, as `GqlExecutionContext` is for GraphQL.
+ *
+ * @example
+ * ```ts
+ * canActivate(host: ExecutionContext): boolean {
+ *   if (!isStreamContext(host)) return true;
+ *   const { headers } = StreamExecutionContext.create(host).getContext();
+ *   return this.tenants.has(headers['x-tenant']);
+ * }
+ * ```
+ * @publicApi
+ */
+export class StreamExecutionContext {
+  private constructor(private readonly host: ArgumentsHost) {}
+
+  /** @throws MqError `MQ_NOT_A_MESSAGE` when `host` is of a request: ask `isStreamContext(host)` first. */
+  static create(host: ArgumentsHost): StreamExecutionContext {
+    if (isStreamContext(host)) return new StreamExecutionContext(host);
+    throw new MqError(
+      'MQ_NOT_A_MESSAGE',
+      `StreamExecutionContext.create was given a host of type "${host.getType<string>()}"; ask isStreamContext(host) first`,
+    );
+  }
+
+  /** As it was decoded; what a pipe makes of it is the handler's argument alone. */
+  getPayload<T = unknown>(): T {
+    return this.host.getArgByIndex<T>(0);
+  }
+
+  /** Topic, partition, key, headers, attempt and so on. */
+  getContext(): StreamContext {
+    return streamContextOf(this.host);
+  }
+
+  /** The class of the handler. */
+  getClass<T = unknown>(): Type<T> {
+    return (this.host as ExecutionContext).getClass<T>();
+  }
+
+  /** The method that handles the message: for `Reflector`. */
+  // Nest's own type for it.
+  // eslint-disable-next-line typescript/no-unsafe-function-type
+  getHandler(): Function {
+    return (this.host as ExecutionContext).getHandler();
+  }
 }
