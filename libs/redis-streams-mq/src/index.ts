@@ -34,6 +34,7 @@ export type { BatchItemResult, SendBatchResult, SendResult } from './producer/pr
 export type { OutgoingMessage, SendOptions } from './producer/outgoing-message.js';
 export { MqAdmin } from './admin/admin.js';
 export type { PartitionDescription, TopicDescription } from './admin/admin.js';
+export type { PauseOptions, PauseReport } from './admin/pausing.js';
 export { DeadLetterQueue } from './dlq/dead-letter-queue.js';
 export type { DeadLetterFilter, DeadLetterListOptions, DeadLetterPage, ReplayReport } from './dlq/dead-letter-queue.js';
 export type { DeadLetter as DeadLetterRecord } from './dlq/dead-letter.js';

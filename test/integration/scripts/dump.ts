@@ -6,7 +6,7 @@ export type Dump = Record<string, unknown>;
 /**
  * Everything under a prefix: each key's type and content, of a stream also its last id, its groups, their consumers and
  * pending entries with their delivery counts. Left out is what passes by itself: remaining lifetimes and idle times, and
- * the scores of the sorted sets named in `timesIn`.
+ * the scores of the sorted sets, and the values of the hashes, named in `timesIn`.
  */
 export async function dump(redis: Connection, prefix: string, timesIn: readonly string[] = []): Promise<Dump> {
   const keys = await keysUnder(redis, prefix);
@@ -39,7 +39,7 @@ async function contentOf(redis: Connection, key: string, withScores: boolean): P
     case 'zset':
       return { type, members: await read('ZRANGE', key, 0, -1, ...(withScores ? ['WITHSCORES'] : [])) };
     case 'hash':
-      return { type, fields: fieldsOf(await read('HGETALL', key)) };
+      return { type, fields: withScores ? fieldsOf(await read('HGETALL', key)) : await read('HKEYS', key) };
     case 'stream':
       return { type, entries: await read('XRANGE', key, '-', '+'), ...(await streamState(read, key)) };
     default:

@@ -68,7 +68,7 @@ async function pendingOf(source: Source): Promise<[string, string, number][]> {
 
 describe('acquire and release', () => {
   const take = (instance: string, nonce: string) =>
-    place.run(call(acquire, place.keys, { instance, nonce, ttl: 60_000 }));
+    place.run(call(acquire, place.keys, { instance, nonce, ttl: 60_000, group: 'g' }));
   const give = (token: string, keepLease = 0) => place.run(call(release, place.keys, { token, keepLease }));
   const epochOf = async (...args: Parameters<typeof take>): Promise<number> => {
     const reply = await take(...args);
@@ -178,7 +178,7 @@ describe('renew and holders', () => {
     await redis.send('SET', paused.keys.paused, '1');
     await redis.send('DEL', spoilt.keys.lease);
     await redis.send('RPUSH', spoilt.keys.lease, 'a list');
-    const keys = all.flatMap(({ keys: k }) => [k.lease, k.stream, k.retryStream, k.paused]);
+    const keys = all.flatMap(({ keys: k }) => [k.lease, k.stream, k.retryStream, k.paused, k.pausedAll, k.activity]);
     const args = all.flatMap(({ token, group }) => [token, group]);
     expect(await redis.run(callMulti(renew, keys, [900_000, ...args]))).toEqual([
       { state: 'owned', pending: 2, retryPending: 0 },
@@ -199,7 +199,11 @@ describe('renew and holders', () => {
     await redis.send('XGROUP', 'DESTROY', keys.stream, group);
     await redis.send('DEL', keys.retryStream);
     const renewed = await place.run(
-      callMulti(renew, [keys.lease, keys.stream, keys.retryStream, keys.paused], [60_000, token, group]),
+      callMulti(
+        renew,
+        [keys.lease, keys.stream, keys.retryStream, keys.paused, keys.pausedAll, keys.activity],
+        [60_000, token, group],
+      ),
     );
     expect(renewed).toEqual([{ state: 'owned', pending: -1, retryPending: -1 }]);
   });
@@ -208,11 +212,12 @@ describe('renew and holders', () => {
     const [free, spoilt] = [new Place(redis), new Place(redis)];
     await place.consuming();
     await redis.send('RPUSH', spoilt.keys.lease, 'a list');
-    const leases = [place, free, spoilt].map(({ keys }) => keys.lease);
+    await redis.send('SET', free.keys.pausedAll, '1');
+    const leases = [place, free, spoilt].flatMap(({ keys }) => [keys.lease, keys.paused, keys.pausedAll]);
     expect(await redis.run(callMulti(holders, leases, []))).toEqual([
-      { token: 'i1#7', pttl: expect.any(Number) },
-      { token: null, pttl: -2 },
-      { token: null, pttl: -1 },
+      { token: 'i1#7', pttl: expect.any(Number), paused: false },
+      { token: null, pttl: -2, paused: true },
+      { token: null, pttl: -1, paused: false },
     ]);
   });
 });

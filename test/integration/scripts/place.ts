@@ -92,6 +92,11 @@ export class Place {
     return [entry!.id, origin!];
   }
 
+  /** The meta of a topic with four partitions. */
+  async topic(): Promise<void> {
+    await this.redis.send('HSET', this.keys.meta, 'partitionCount', 4, 'incarnation', 'inc', 'createdAt', 5);
+  }
+
   /** Adds an entry to the stream. */
   async send(...fields: Arg[]): Promise<string> {
     return asText(await this.redis.send('XADD', this.keys.stream, '*', ...fields));

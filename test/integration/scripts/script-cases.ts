@@ -10,6 +10,7 @@ import {
   page,
   unmarkCrash,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
+import { flagPause, notePause, pauseState } from '../../../libs/redis-streams-mq/src/redis/scripts/pause.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
@@ -33,7 +34,7 @@ export interface ScriptCase {
   readonly inFullRedis: 'goes on' | 'is refused' | 'depends on the version';
   /** Keys that it needs, but whose type does not matter to this use. */
   readonly anyType?: readonly (keyof PlaceKeys)[];
-  /** Sorted sets whose scores move with the clock on each call. */
+  /** Sorted sets whose scores, and hashes whose values, move with the clock on each call. */
   readonly timesIn?: readonly (keyof PlaceKeys)[];
 }
 
@@ -49,30 +50,42 @@ const using = (
   script: script.name,
 });
 
+const renewedKeys = (keys: PlaceKeys): string[] => [
+  keys.lease,
+  keys.stream,
+  keys.retryStream,
+  keys.paused,
+  keys.pausedAll,
+  keys.activity,
+];
+
 export const scriptCases: readonly ScriptCase[] = [
   using(acquire, {
     as: 'a free lease',
     arrange: async () => [],
-    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000 }),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000, group: 'g' }),
     reply: () => ({ status: 'acquired', epoch: number, clean: false, freeForMs: 'never' }),
     inFullRedis: 'goes on',
-    anyType: ['paused'],
+    anyType: ['paused', 'pausedAll'],
+    timesIn: ['activity'],
   }),
   using(acquire, {
     as: 'held by another',
     arrange: async (place) => (await place.consuming(), []),
-    call: ({ keys }) => call(acquire, keys, { instance: 'i2', nonce: 'n1', ttl: 60_000 }),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i2', nonce: 'n1', ttl: 60_000, group: 'g' }),
     reply: (_, { token }) => ({ status: 'held', token, pttl: number }),
     inFullRedis: 'goes on',
-    anyType: ['paused'],
+    anyType: ['paused', 'pausedAll'],
+    timesIn: ['activity'],
   }),
   using(acquire, {
     as: 'paused',
     arrange: async ({ redis, keys }) => (await redis.send('SET', keys.paused, '1'), []),
-    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000 }),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000, group: 'g' }),
     reply: () => ({ status: 'paused' }),
     inFullRedis: 'goes on',
-    anyType: ['paused'],
+    anyType: ['paused', 'pausedAll'],
+    timesIn: ['activity'],
   }),
   using(release, {
     arrange: (place) => place.consuming(),
@@ -91,18 +104,18 @@ export const scriptCases: readonly ScriptCase[] = [
   }),
   using(renew, {
     arrange: (place) => place.pending(2),
-    call: ({ keys, token, group }) =>
-      callMulti(renew, [keys.lease, keys.stream, keys.retryStream, keys.paused], [60_000, token, group]),
+    call: ({ keys, token, group }) => callMulti(renew, renewedKeys(keys), [60_000, token, group]),
     reply: () => [{ state: 'owned', pending: 2, retryPending: 0 }],
     inFullRedis: 'goes on',
-    anyType: ['lease', 'stream', 'retryStream', 'paused'],
+    anyType: ['lease', 'stream', 'retryStream', 'paused', 'pausedAll', 'activity'],
+    timesIn: ['activity'],
   }),
   using(holders, {
     arrange: (place) => place.consuming(),
-    call: ({ keys }) => callMulti(holders, [keys.lease], []),
-    reply: (_, { token }) => [{ token, pttl: number }],
+    call: ({ keys }) => callMulti(holders, [keys.lease, keys.paused, keys.pausedAll], []),
+    reply: (_, { token }) => [{ token, pttl: number, paused: false }],
     inFullRedis: 'goes on',
-    anyType: ['lease'],
+    anyType: ['lease', 'paused', 'pausedAll'],
   }),
   using(heartbeat, {
     arrange: async ({ redis, keys }) => {
@@ -445,7 +458,7 @@ export const scriptCases: readonly ScriptCase[] = [
       unreadable: [],
     }),
     inFullRedis: 'goes on',
-    anyType: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused'],
+    anyType: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused', 'pausedAll'],
   }),
   using(probe, {
     arrange: async ({ redis, keys }) => (await redis.send('SADD', keys.topics, 'orders', 'users'), []),
@@ -457,6 +470,52 @@ export const scriptCases: readonly ScriptCase[] = [
     arrange: async () => [],
     call: ({ keys, group }) => call(openWake, keys, { group, ttl: 60_000 }),
     reply: () => true,
+    inFullRedis: 'goes on',
+  }),
+  using(notePause, {
+    arrange: async (place) => (await place.topic(), []),
+    call: ({ keys }) => call(notePause, keys, { group: 'g', isPaused: 1 }),
+    reply: () => ({ status: 'noted', partitionCount: 4, change: 1 }),
+    inFullRedis: 'is refused',
+  }),
+  using(notePause, {
+    as: 'the topic is resumed',
+    arrange: async (place) => {
+      await place.topic();
+      await place.redis.send('HSET', place.keys.meta, 'paused', '1', 'pauseChange', '6');
+      return [];
+    },
+    call: ({ keys }) => call(notePause, keys, { group: '', isPaused: 0 }),
+    reply: () => ({ status: 'noted', partitionCount: 4, change: 7 }),
+    inFullRedis: 'goes on',
+  }),
+  using(flagPause, {
+    arrange: async ({ redis, keys }) => (await redis.send('HSET', keys.activity, 'g', '5', 'h', '6'), []),
+    call: ({ keys }) => call(flagPause, { ...keys, flag: keys.paused }, { group: 'g', isPaused: 1 }),
+    reply: () => ['g', 'h'],
+    inFullRedis: 'is refused',
+    anyType: ['paused'],
+  }),
+  using(flagPause, {
+    as: 'all groups are resumed',
+    arrange: async ({ redis, keys }) => {
+      await redis.send('SET', keys.pausedAll, '1');
+      await redis.send('HSET', keys.activity, 'g', '5', 'h', 'paused');
+      return [];
+    },
+    call: ({ keys }) => call(flagPause, { ...keys, flag: keys.pausedAll }, { group: '', isPaused: 0 }),
+    reply: () => ['g', 'h'],
+    inFullRedis: 'goes on',
+    anyType: ['pausedAll'],
+  }),
+  using(pauseState, {
+    arrange: async (place) => {
+      await place.topic();
+      await place.redis.send('HSET', place.keys.meta, 'paused:h', '1', 'paused:g', '1', 'pauseChange', '2');
+      return [];
+    },
+    call: ({ keys }) => call(pauseState, keys, {}),
+    reply: () => ({ all: false, groups: ['g', 'h'], change: 2 }),
     inFullRedis: 'goes on',
   }),
   using(topicCreate, {

@@ -1,11 +1,10 @@
 import { MqAdminError } from '../core/errors.js';
-import type { MqEvents } from '../core/events.js';
-import type { Keys } from '../core/keys.js';
 import { assertTopicName } from '../core/names.js';
 import { MAX_PARTITION_COUNT } from '../core/options.js';
-import type { Connection } from '../redis/connection.js';
 import { asEntries, asNumber } from '../redis/reply.js';
-import type { TopicMeta, TopicRegistry } from '../redis/topic-registry.js';
+import type { TopicMeta } from '../redis/topic-registry.js';
+import type { AdminDeps } from './admin-deps.js';
+import { Pausing, type PauseOptions, type PauseReport } from './pausing.js';
 
 export interface PartitionDescription {
   readonly partition: number;
@@ -21,17 +20,13 @@ export interface TopicDescription {
   readonly partitions: readonly PartitionDescription[];
 }
 
-export interface AdminDeps {
-  readonly connection: Connection;
-  readonly keys: Keys;
-  readonly topics: TopicRegistry;
-  readonly events: MqEvents;
-  readonly defaultPartitionCount: number;
-}
-
 /** What people who run the queue ask of it from code. Reads keys by name and never scans the keyspace. */
 export class MqAdmin {
-  constructor(private readonly deps: AdminDeps) {}
+  private readonly pausing: Pausing;
+
+  constructor(private readonly deps: AdminDeps) {
+    this.pausing = new Pausing(deps);
+  }
 
   listTopics(): Promise<string[]> {
     return this.deps.topics.list();
@@ -91,5 +86,28 @@ export class MqAdmin {
       }),
     );
     return { topic, createdAt: meta.createdAt, partitions };
+  }
+
+  /**
+   * Stops handling of a topic, or of one group on it, in all instances, those that start later too, until `resume()`. Resolves when
+   * nothing is in flight: no handler runs and everything handled is settled. Publishing goes on.
+   * @throws MqAdminError `MQ_PAUSE_TIMEOUT` (handlers still run; it stays paused), `MQ_PAUSE_CHANGED`, `MQ_TOPIC_NOT_FOUND`
+   */
+  pause(topic: string, options: PauseOptions = {}): Promise<PauseReport> {
+    return this.pausing.pause(topic, options);
+  }
+
+  /**
+   * Ends a pause: with `group` that of the group, else that of the whole topic. Handling goes on at once.
+   * @throws MqAdminError `MQ_PAUSE_CHANGED`, `MQ_TOPIC_NOT_FOUND`
+   */
+  resume(topic: string, options: { readonly group?: string } = {}): Promise<void> {
+    return this.pausing.resume(topic, options);
+  }
+
+  /** Whether the whole topic is paused, and which of its groups are by themselves. */
+  async paused(topic: string): Promise<{ readonly all: boolean; readonly groups: readonly string[] }> {
+    const { all, groups } = await this.pausing.state(topic);
+    return { all, groups };
   }
 }

@@ -32,6 +32,8 @@ export interface PartitionHolder {
   readonly token: string | null;
   readonly instance: string | null;
   readonly leftMs: number;
+  /** Nobody may acquire it now; who holds it is to give it up. */
+  readonly paused: boolean;
 }
 
 export interface Holders {
@@ -59,7 +61,7 @@ export class LeaseClient {
     const nonce = this.nonces.get(id) ?? randomBytes(8).toString('hex');
     this.nonces.set(id, nonce);
     const sentAt = clock.monotonic();
-    const reply = await connection.run(call(acquire, keys, { instance, nonce, ttl: leaseTtlMs }));
+    const reply = await connection.run(call(acquire, keys, { instance, nonce, ttl: leaseTtlMs, group }));
     this.nonces.delete(id);
     if (reply.status !== 'acquired') return null;
     const { epoch, clean, freeForMs } = reply;
@@ -94,13 +96,13 @@ export class LeaseClient {
     const pages: Promise<void>[] = [];
     for (let i = 0; i < refs.length; i += size) {
       const page = refs.slice(i, i + size);
-      const leases = page.map((ref) => this.keysOf(ref).lease);
+      const keys = page.map((ref) => this.keysOf(ref)).flatMap((of) => [of.lease, of.paused, of.pausedAll]);
       pages.push(
-        connection.run(callMulti(holders, leases, [])).then((answers) => {
+        connection.run(callMulti(holders, keys, [])).then((answers) => {
           for (const [at, { topic, partition }] of page.entries()) {
-            const { token, pttl } = answers[at]!;
+            const { token, pttl, paused } = answers[at]!;
             const instance = token === null ? null : token.slice(0, token.lastIndexOf('#'));
-            found.set(partitionId(topic, partition), { token, instance, leftMs: Math.max(0, pttl) });
+            found.set(partitionId(topic, partition), { token, instance, leftMs: Math.max(0, pttl), paused });
           }
         }),
       );

@@ -21,7 +21,7 @@ export interface LeaseWatcher {
   readonly lease: Lease;
   /** The server's pending totals at the renewal; -1 when the group is not there. A hint: a read may be under way. */
   pendingSeen(stream: number, retryStream: number): void;
-  /** The group was paused on this topic. */
+  /** The group, or all groups, were paused on this partition. */
   paused(): void;
 }
 
@@ -79,8 +79,8 @@ export class LeaseKeeper {
       const page = watchers.slice(i, i + size);
       const sentAt = clock.monotonic();
       const keys = page.flatMap(({ lease: { terms } }) => {
-        const { lease, stream, retryStream, paused } = terms.keys;
-        return [lease, stream, retryStream, paused];
+        const { lease, stream, retryStream, paused, pausedAll, activity } = terms.keys;
+        return [lease, stream, retryStream, paused, pausedAll, activity];
       });
       const args = page.flatMap(({ lease: { terms } }) => [terms.token, terms.group]);
       const ttlMs = page[0]!.lease.terms.ttlMs;

@@ -59,6 +59,8 @@ type Heir = () => string | null;
 const NO_HEIR: Heir = () => null;
 const GRACE_MS = 1_000;
 const RECHECK_MS = 500;
+/** Nobody waits for a partition that is paused, and its lease says to whoever paused it that a handler still runs. */
+const UNTIL_FINISHED_MS = Infinity;
 
 /**
  * Decides with all members of the group, by the same pure function, who owns what; acquires what is free and its own in
@@ -82,6 +84,10 @@ export class Ownership {
   private partitions: readonly PartitionRef[] = [];
   /** Who held what at the last look. */
   private owners: ReadonlyMap<string, string> = new Map();
+  /** Those that were not paused at the last look: only they are shared out. */
+  private running: readonly PartitionRef[] = [];
+  /** Those that were paused at some look and not acquired here since. */
+  private readonly seenPaused = new Set<string>();
   private tickedAt: number;
   private hasReconciled = false;
   private unownedSince: ReadonlyMap<string, number> = new Map();
@@ -165,7 +171,7 @@ export class Ownership {
     this.partitions = await this.deps.partitionsOf(topics);
     const holders = await this.lookAtOwners();
     if (holders.fault !== undefined) this.report(holders.fault, RECHECK_MS);
-    const assignment = assign(this.members, this.partitions, this.owners);
+    const assignment = assign(this.members, this.running, this.owners);
     this.overCap.look(assignment);
     const nextMs = await this.follow(assignment, holders);
     this.hasReconciled = true;
@@ -183,6 +189,11 @@ export class Ownership {
       if (instance !== undefined && instance !== null) owners.set(id, instance);
     }
     this.owners = owners;
+    this.running = this.partitions.filter((ref) => {
+      const isPaused = holders.of(ref)?.paused === true;
+      if (isPaused) this.seenPaused.add(partitionId(ref.topic, ref.partition));
+      return !isPaused;
+    });
     return holders;
   }
 
@@ -197,17 +208,20 @@ export class Ownership {
       const id = partitionId(ref.topic, ref.partition);
       const owner = target.get(id) ?? null;
       const mine = this.owned.get(id);
+      const holder = holders.of(ref);
       if (mine !== undefined) {
-        if (owner !== null && owner !== instance && alive.has(owner) && mine.leaving === undefined) {
+        if (holder?.paused) this.pause(id, mine);
+        else if (owner !== null && owner !== instance && alive.has(owner) && mine.leaving === undefined) {
           givenUp++;
           this.handOver(id, mine, () => owner);
         }
         continue;
       }
-      const holder = holders.of(ref);
       if (holder === undefined) {
         unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
         nextMs = Math.min(nextMs, RECHECK_MS);
+      } else if (holder.paused && holder.instance !== instance) {
+        continue; // It has no owner on purpose, or its owner is about to leave it.
       } else if (holder.token === null || holder.instance === null) {
         unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
         if (owner === instance) wanted.push(ref);
@@ -266,7 +280,7 @@ export class Ownership {
     const watcher: LeaseWatcher = {
       lease,
       pendingSeen: (stream, retryStream) => consumption.pendingSeen(stream, retryStream),
-      paused: () => this.handOver(id, owned, NO_HEIR),
+      paused: () => this.pause(id, owned),
     };
     const owned: Owned = { lease, consumption, watcher };
     this.owned.set(id, owned);
@@ -276,24 +290,30 @@ export class Ownership {
     consumption.start();
   }
 
-  /** A lease that ended by itself has left no time: the partition counts from when it was first seen to be free. */
+  /** A lease that ended by itself has left no time: the partition counts from when it was first seen to be free. A pause counts for none. */
   private withoutOwner(
     id: string,
     freeForMs: number | 'unknown' | 'never',
   ): MqEventMap['leaseAcquired']['withoutOwner'] {
-    if (freeForMs === 'never') return undefined;
+    if (freeForMs === 'never' || this.seenPaused.delete(id)) return undefined;
     if (freeForMs !== 'unknown') return { since: 'released', ms: freeForMs };
     const seenAt = this.unownedSince.get(id);
     return seenAt === undefined ? undefined : { since: 'expired', ms: this.deps.clock.monotonic() - seenAt };
   }
 
+  private pause(id: string, owned: Owned): void {
+    this.handOver(id, owned, NO_HEIR, UNTIL_FINISHED_MS);
+  }
+
   /** Beside everything else: it may take as long as the running handler. */
-  private handOver(id: string, owned: Owned, heir: Heir): void {
+  private handOver(
+    id: string,
+    owned: Owned,
+    heir: Heir,
+    timeoutMs: number = this.deps.handOverTimeoutMs(owned.lease.terms.topic),
+  ): void {
     if (owned.leaving !== undefined) return;
-    const { handOverTimeoutMs } = this.deps;
-    this.giveUp(id, owned, heir, handOverTimeoutMs(owned.lease.terms.topic), GRACE_MS).catch((error: unknown) =>
-      this.report(error, 0),
-    );
+    this.giveUp(id, owned, heir, timeoutMs, GRACE_MS).catch((error: unknown) => this.report(error, 0));
   }
 
   /** A hand-over that is under way may wait as long as its handler's time limit; a shutdown does not. */
@@ -407,6 +427,10 @@ export class Ownership {
 
   private heard(announcement: Announcement): void {
     const { group, instance } = this.deps;
+    if (announcement.type === 'topic') {
+      if (this.deps.topics.has(announcement.topic)) this.reconcileSoon();
+      return;
+    }
     if (announcement.type === 'due' || announcement.group !== group || announcement.instance === instance) return;
     if (announcement.type === 'released' && announcement.heir === instance) {
       const { topic, partition } = announcement;
@@ -436,6 +460,6 @@ export class Ownership {
     const { instance } = this.deps;
     const others = this.members.filter((member) => member.id !== instance);
     const theirs = new Map([...this.owners].filter(([, owner]) => owner !== instance));
-    return assign(others, this.partitions, theirs).owners;
+    return assign(others, this.running, theirs).owners;
   }
 }

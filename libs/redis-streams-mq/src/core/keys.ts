@@ -6,6 +6,10 @@ export interface PartitionKeys {
   readonly delayedItems: string;
   readonly delayedSeq: string;
   readonly commit: string;
+  /** When an owner of each group was last there, by the server's clock. */
+  readonly activity: string;
+  /** Pause flag for all groups. */
+  readonly pausedAll: string;
 }
 
 /** Keys of one group on one partition, in the partition's slot. */
@@ -69,6 +73,8 @@ export class Keys {
       delayedItems: `${delayed}:items`,
       delayedSeq: `${delayed}:seq`,
       commit: `${this.control}:commit:${tag}`,
+      activity: `${this.control}:activity:${tag}`,
+      pausedAll: `${this.control}:paused:${tag}`,
     };
   }
 

@@ -125,7 +125,9 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     keys,
     topics: patientTopics,
     events,
+    clock,
     defaultPartitionCount: options.defaultPartitionCount,
+    announce: (announcement) => announcements.publish(announcement),
   });
   let serverConcerns: readonly string[] = [];
   const health = new MqHealth({

@@ -22,7 +22,9 @@ export type Announcement =
       readonly partition: number;
       readonly group: string | null;
       readonly due: number;
-    };
+    }
+  /** What is known of the topic should be looked at again. */
+  | { readonly type: 'topic'; readonly topic: string; readonly change: 'paused' | 'resumed' | 'raised' | 'deleted' };
 
 export interface AnnouncementsDeps {
   readonly connections: Connections;

@@ -15,17 +15,23 @@ export type AcquireReply =
   | { readonly status: 'held'; readonly token: string; readonly pttl: number }
   | { readonly status: 'paused' };
 
-export const acquire: Script<'lease' | 'epoch' | 'paused', 'instance' | 'nonce' | 'ttl', AcquireReply> = defineScript({
+export const acquire: Script<
+  'lease' | 'epoch' | 'paused' | 'pausedAll' | 'activity',
+  'instance' | 'nonce' | 'ttl' | 'group',
+  AcquireReply
+> = defineScript({
   name: 'acquire',
-  keys: ['lease', 'epoch', 'paused'],
-  args: ['instance', 'nonce', 'ttl'],
+  keys: ['lease', 'epoch', 'paused', 'pausedAll', 'activity'],
+  args: ['instance', 'nonce', 'ttl', 'group'],
   lua: `
 -- Takes a free lease. The epoch key remembers '<epoch>#<nonce>#<clean>@<free for>', or '<epoch>##released@<when>' after
 -- an owner that left in order; the lease holds '<instance>#<epoch>'.
+-- The group's entry in activity is written with it: whoever has set a pause flag finds there all groups that may hold a lease.
 -- Returns { 'acquired', epoch, clean, free for } | { 'held', token, pttl } | { 'paused' }. clean: the owner before released
 -- it. free for: milliseconds since then, 'unknown' when its lease ended by itself, 'never' when there was no owner before.
 -- Twice: the same instance and nonce get the same epoch again, prolonged. Never takes from a living owner.
--- Begins with a write that a full Redis allows.
+-- Begins with a write that a full Redis allows. HLEN fails on a key of a wrong type before anything is written.
+redis.call('HLEN', activity)
 redis.call('PEXPIRE', epoch, 604800000)
 local last, lastNonce, how, since = '0', '', '', 'never'
 local stored = redis.call('GET', epoch)
@@ -41,13 +47,14 @@ if held then
   end
   return { 'held', held, redis.call('PTTL', lease) }
 end
-if redis.call('EXISTS', paused) == 1 then return { 'paused' } end
+if redis.call('EXISTS', paused, pausedAll) > 0 then return { 'paused' } end
 local at = now()
 local clean = how == 'released' and '1' or '0'
 local freeFor = how == '' and 'never' or 'unknown'
 if how == 'released' and tonumber(since) then freeFor = num(math.max(0, at - tonumber(since))) end
 local number = num(math.max(tonumber(last) + 1, at))
 redis.call('SET', epoch, number .. '#' .. nonce .. '#' .. clean .. '@' .. freeFor, 'PX', 604800000)
+redis.call('HSET', activity, group, num(at))
 redis.call('SET', lease, instance .. '#' .. number, 'PX', ttl)
 return { 'acquired', number, tonumber(clean), freeFor }`,
   decode: (reply) => {
@@ -95,23 +102,25 @@ export interface RenewedLease {
   readonly retryPending: number;
 }
 
-/** Per lease four keys (lease, stream, retry stream, paused) and two arguments (token, group) after the ttl. */
+/** Per lease six keys (lease, stream, retry stream, paused, pausedAll, activity) and two arguments (token, group) after the ttl. */
 export const renew: MultiKeyScript<readonly RenewedLease[]> = defineMultiKeyScript({
   name: 'renew',
   lua: `
 -- Prolongs the leases that are still ours. ARGV: ttl, then token and group per lease.
--- Returns per lease state, pending total, pending total of the retry stream.
+-- Returns per lease state, pending total, pending total of the retry stream. Notes the group's activity, unless it is paused:
+-- then activity says so.
 -- Twice: compare and PEXPIRE; a missing lease is lost and never made again. A lease key of a wrong type is lost ('other')
--- and does not take the other leases along.
-local reply = {}
-for i = 1, #KEYS / 4 do
-  local lease, stream, retryStream, paused = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i]
+-- and does not take the other leases along; neither does an activity key of one.
+local reply, at = {}, num(now())
+for i = 1, #KEYS / 6 do
+  local lease, stream, retryStream, paused, pausedAll, activity = unpack(KEYS, 6 * i - 5, 6 * i)
   local token, group = ARGV[2 * i], ARGV[2 * i + 1]
   local held = redis.pcall('GET', lease)
   local state = 'missing'
   if held == token then
     redis.call('PEXPIRE', lease, ARGV[1])
-    state = redis.call('EXISTS', paused) == 1 and 'paused' or 'owned'
+    state = redis.call('EXISTS', paused, pausedAll) > 0 and 'paused' or 'owned'
+    if state == 'owned' then redis.pcall('HSET', activity, group, at) end
   elseif held then
     state = 'other'
   end
@@ -140,25 +149,33 @@ export interface LeaseHolder {
   /** `<instance>#<epoch>`, or `null` when the lease is free. */
   readonly token: string | null;
   readonly pttl: number;
+  readonly paused: boolean;
 }
 
+/** Per lease three keys: lease, paused, pausedAll. */
 export const holders: MultiKeyScript<readonly LeaseHolder[]> = defineMultiKeyScript({
   name: 'holders',
   lua: `
--- Reads leases. Returns token (or '') and remaining milliseconds per key. Writes nothing.
+-- Reads leases. Returns token (or ''), remaining milliseconds and whether it is paused, per lease. Writes nothing.
 -- A key of a wrong type counts as free: whoever acquires that partition meets the error, the others go on.
 local reply = {}
-for i, lease in ipairs(KEYS) do
+for i = 1, #KEYS / 3 do
+  local lease, paused, pausedAll = unpack(KEYS, 3 * i - 2, 3 * i)
   local held = redis.pcall('GET', lease)
-  reply[2 * i - 1] = type(held) == 'string' and held or ''
-  reply[2 * i] = redis.call('PTTL', lease)
+  reply[3 * i - 2] = type(held) == 'string' and held or ''
+  reply[3 * i - 1] = redis.call('PTTL', lease)
+  reply[3 * i] = redis.call('EXISTS', paused, pausedAll)
 end
 return reply`,
   decode: (reply) => {
     const flat = asArray(reply);
     const result: LeaseHolder[] = [];
-    for (let i = 0; i < flat.length; i += 2) {
-      result.push({ token: asText(flat[i]) || null, pttl: asNumber(flat[i + 1]) });
+    for (let i = 0; i < flat.length; i += 3) {
+      result.push({
+        token: asText(flat[i]) || null,
+        pttl: asNumber(flat[i + 1]),
+        paused: asNumber(flat[i + 2]) > 0,
+      });
     }
     return result;
   },

@@ -225,12 +225,12 @@ return reply`,
   });
 
 export const groupStats: Script<
-  'stream' | 'retryStream' | 'lease' | 'retry' | 'held' | 'commit' | 'paused',
+  'stream' | 'retryStream' | 'lease' | 'retry' | 'held' | 'commit' | 'paused' | 'pausedAll',
   'group' | 'countLimit',
   GroupStats
 > = defineScript({
   name: 'group-stats',
-  keys: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused'],
+  keys: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused', 'pausedAll'],
   args: ['group', 'countLimit'],
   lua: `
 -- Reads what one group has to do on a partition. countLimit: entries that are counted at most when it is behind.
@@ -238,7 +238,7 @@ export const groupStats: Script<
 -- oldest pending, retry length, retry pending, oldest retry pending, bucket, next due, held, oldest id, is oldest exact,
 -- unreadable }, '' for what is not there; an oldest pending is { id, consumer, idle ms, deliveries } or {}. Writes nothing.
 ${READING}
-local reply = { num(now()), '', '', redis.call('EXISTS', paused), 0, '', '', 0, 'exact', 0, 0, {}, 0, 0, {}, 0, '', 0, '', 1 }
+local reply = { num(now()), '', '', redis.call('EXISTS', paused, pausedAll) > 0 and 1 or 0, 0, '', '', 0, 'exact', 0, 0, {}, 0, 0, {}, 0, '', 0, '', 1 }
 local function older(id)
   id = idOr(id)
   if id and (reply[19] == '' or isBefore(id, reply[19])) then reply[19] = id end
