@@ -22,6 +22,8 @@ import { connectionFailureText, isConnectionRefusal, replyCode } from '../redis/
 import { redisOptionProblems, type RedisOption } from '../redis/redis-option.js';
 import { call } from '../redis/script.js';
 import { probe } from '../redis/scripts/probe.script.js';
+import { Spread } from '../redis/spread.js';
+import { Statistics } from '../redis/statistics.js';
 import { TopicRegistry } from '../redis/topic-registry.js';
 import { Trimmer } from '../retention/trimmer.js';
 import { RetryMover } from '../retry/retry-mover.js';
@@ -67,6 +69,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
   // People and start-up code call these at any time, also before the first connection is there.
   const patient = command.patient(options.redisTimeoutMs);
   const patientTopics = new TopicRegistry({ connection: patient, keys, events });
+  const statistics = new Statistics(new Spread(command, isCluster), keys);
   const announcements = new Announcements({
     connections,
     channel: keys.announcements,
@@ -239,6 +242,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     name,
     options,
     events,
+    statistics,
     producer,
     deadLetters,
     admin,

@@ -6,6 +6,7 @@ import type { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
 import type { MqHealth } from '../health/health.js';
 import type { MqMetrics } from '../metrics/metrics.js';
 import type { MqProducer } from '../producer/producer.js';
+import type { Statistics } from '../redis/statistics.js';
 import type { Use } from '../redis/needed-commands.js';
 
 /** All objects of one module instance. */
@@ -13,6 +14,8 @@ export interface MqRuntime {
   readonly name: string;
   readonly options: ResolvedMqOptions;
   readonly events: MqEvents;
+  /** What admin, metrics and health count. */
+  readonly statistics: Statistics;
   readonly producer: MqProducer;
   readonly deadLetters: DeadLetterQueue;
   readonly admin: MqAdmin;

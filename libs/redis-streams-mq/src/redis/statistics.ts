@@ -1,7 +1,8 @@
+import type { GroupPartitionRef, PartitionRef } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
 import { streamIdTime } from '../core/stream-id.js';
-import type { Connection, Outcome } from './connection.js';
-import { call, type ScriptCall } from './script.js';
+import type { Outcome } from './connection.js';
+import { call } from './script.js';
 import {
   groupStats,
   partitionStats,
@@ -9,15 +10,7 @@ import {
   type PartitionStats,
   type Undelivered,
 } from './scripts/stats.script.js';
-
-export interface PartitionRef {
-  readonly topic: string;
-  readonly partition: number;
-}
-
-export interface GroupRef extends PartitionRef {
-  readonly group: string;
-}
+import type { Spread } from './spread.js';
 
 export interface StatisticsOptions {
   /** Ask for the memory of the streams as well. @defaultValue false */
@@ -36,14 +29,6 @@ export interface Lag {
   readonly certainty: Undelivered['certainty'];
 }
 
-export interface StatisticsDeps {
-  readonly connection: Connection;
-  readonly keys: Keys;
-  readonly isCluster: boolean;
-}
-
-/** Calls in one write: some milliseconds of the server's time at most, between which others get their turn. */
-const TOGETHER = 50;
 /** Nodes of the stream that MEMORY USAGE looks at; Redis' own default. */
 const SAMPLES = 5;
 
@@ -53,39 +38,28 @@ const SAMPLES = 5;
  * one, such as that of a shard which is away, hides no other.
  */
 export class Statistics {
-  constructor(private readonly deps: StatisticsDeps) {}
+  constructor(
+    private readonly spread: Spread,
+    private readonly keys: Keys,
+  ) {}
 
   ofPartitions(refs: readonly PartitionRef[], options: StatisticsOptions = {}): Promise<Outcome<PartitionStats>[]> {
     const { bytes = false, countLimit = 100 } = options;
     const args = { samples: bytes ? SAMPLES : 0, countLimit };
-    return this.run(
-      refs.map(({ topic, partition }) => call(partitionStats, this.deps.keys.partition(topic, partition), args)),
+    return this.spread.run(
+      refs.map(({ topic, partition }) => call(partitionStats, this.keys.partition(topic, partition), args)),
     );
   }
 
   ofGroups(
-    refs: readonly GroupRef[],
+    refs: readonly GroupPartitionRef[],
     { countLimit = 100 }: Pick<StatisticsOptions, 'countLimit'> = {},
   ): Promise<Outcome<GroupStats>[]> {
-    return this.run(
+    return this.spread.run(
       refs.map(({ topic, partition, group }) =>
-        call(groupStats, this.deps.keys.groupPartition(topic, partition, group), { group, countLimit }),
+        call(groupStats, this.keys.groupPartition(topic, partition, group), { group, countLimit }),
       ),
     );
-  }
-
-  private async run<R>(calls: readonly ScriptCall<R>[]): Promise<Outcome<R>[]> {
-    const { connection, isCluster } = this.deps;
-    const outcomes: Outcome<R>[] = [];
-    for (let i = 0; i < calls.length; i += TOGETHER) {
-      const together = calls.slice(i, i + TOGETHER);
-      // In Cluster each goes to its own node; one that is refused stands for itself.
-      const answers = isCluster
-        ? await Promise.all(together.map((one) => outcomeOf(connection.run(one))))
-        : await connection.runAll(together);
-      outcomes.push(...answers);
-    }
-    return outcomes;
   }
 }
 
@@ -97,11 +71,4 @@ export function lagOf(stats: GroupStats): Lag {
     ms: oldestId === null ? 0 : Math.max(0, now - streamIdTime(oldestId)),
     certainty: undelivered.certainty,
   };
-}
-
-function outcomeOf<R>(answer: Promise<R>): Promise<Outcome<R>> {
-  return answer.then(
-    (value) => ({ ok: true, value }),
-    (error: unknown) => ({ ok: false, error: error as Error }),
-  );
 }
