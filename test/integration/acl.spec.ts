@@ -121,7 +121,7 @@ describe('DATA-11 a user with few rights', () => {
     const optional = neededCommands.filter(({ by }) => by === 'optional').map(({ name }) => name);
     const namesOf = (use: 'consume' | 'produce'): string[] => needed(use).map(({ name }) => name);
     expect(commands(documented('consumer'))).toEqual(rules([...namesOf('consume'), ...optional]));
-    const forConsumers = ['smembers', 'memory|usage', 'subscribe'];
+    const forConsumers = ['sscan', 'memory|usage', 'subscribe'];
     const ofProducers = optional.filter((name) => !forConsumers.includes(name));
     expect(commands(documented('producer'))).toEqual(rules([...namesOf('produce'), ...ofProducers]));
   });

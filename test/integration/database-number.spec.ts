@@ -106,7 +106,7 @@ describeWithServer('credentials', () => {
     'that are right work: %j',
     async (right) => {
       const instance = await mq.open({ redis: { port: mq.redis.port, ...right }, failFast: true });
-      expect(await instance.runtime.admin.listTopics()).toEqual([]);
+      expect(await instance.runtime.admin.listTopics()).toEqual({ items: [], cursor: null });
     },
   );
 });

@@ -33,7 +33,18 @@ export { MqProducer } from './producer/producer.js';
 export type { BatchItemResult, SendBatchResult, SendResult } from './producer/producer.js';
 export type { OutgoingMessage, SendOptions } from './producer/outgoing-message.js';
 export { MqAdmin } from './admin/admin.js';
-export type { PartitionDescription, TopicDescription } from './admin/admin.js';
+export type { Page, PageOptions } from './admin/paging.js';
+export type {
+  PartitionDescription,
+  PartitionGroup,
+  TopicDescribeOptions,
+  TopicDescription,
+  TopicListOptions,
+  TopicSummary,
+} from './admin/topics.js';
+export type { TopicRetention } from './admin/topic-retention.js';
+export type { PartitionOwner } from './admin/group-partition.js';
+export type { Lag } from './redis/statistics.js';
 export type { PauseOptions, PauseReport } from './admin/pausing.js';
 export { DeadLetterQueue } from './dlq/dead-letter-queue.js';
 export type { DeadLetterFilter, DeadLetterListOptions, DeadLetterPage, ReplayReport } from './dlq/dead-letter-queue.js';

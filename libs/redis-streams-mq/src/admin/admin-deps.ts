@@ -3,9 +3,13 @@ import { MqAdminError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
 import { assertTopicName } from '../core/names.js';
+import type { Serializer } from '../core/serializer.js';
 import type { Announcement } from '../redis/announcements.js';
 import type { Connection } from '../redis/connection.js';
+import type { Spread } from '../redis/spread.js';
+import type { Statistics } from '../redis/statistics.js';
 import type { TopicMeta, TopicRegistry } from '../redis/topic-registry.js';
+import type { TopicRetention } from './topic-retention.js';
 
 /** What every operation of the administration needs. */
 export interface AdminDeps {
@@ -16,6 +20,12 @@ export interface AdminDeps {
   readonly events: MqEvents;
   readonly clock: Clock;
   readonly defaultPartitionCount: number;
+  /** For keys of any slots. */
+  readonly spread: Spread;
+  readonly statistics: Statistics;
+  readonly serializer: Serializer;
+  /** What is kept of a topic's partitions. */
+  readonly retentionOf: (topic: string) => Promise<TopicRetention>;
   /** Tells all instances; best effort. */
   readonly announce: (announcement: Announcement) => void;
 }

@@ -1,40 +1,35 @@
 import { MqAdminError } from '../core/errors.js';
 import { assertTopicName } from '../core/names.js';
 import { MAX_PARTITION_COUNT } from '../core/options.js';
-import { asEntries, asNumber } from '../redis/reply.js';
 import type { TopicMeta } from '../redis/topic-registry.js';
 import type { AdminDeps } from './admin-deps.js';
+import type { Page } from './paging.js';
 import { Pausing, type PauseOptions, type PauseReport } from './pausing.js';
-
-export interface PartitionDescription {
-  readonly partition: number;
-  /** Entries in the stream, handled ones that are retained included. */
-  readonly length: number;
-  readonly firstId: string | null;
-  readonly lastId: string | null;
-}
-
-export interface TopicDescription {
-  readonly topic: string;
-  readonly createdAt: number;
-  readonly partitions: readonly PartitionDescription[];
-}
+import {
+  Topics,
+  type TopicDescribeOptions,
+  type TopicDescription,
+  type TopicListOptions,
+  type TopicSummary,
+} from './topics.js';
 
 /** What people who run the queue ask of it from code. Reads keys by name and never scans the keyspace. */
 export class MqAdmin {
   private readonly pausing: Pausing;
+  private readonly topics: Topics;
 
   constructor(private readonly deps: AdminDeps) {
     this.pausing = new Pausing(deps);
+    this.topics = new Topics(deps);
   }
 
-  listTopics(): Promise<string[]> {
-    return this.deps.topics.list();
+  /** The registered topics, a page at a time, in no particular order. While topics come and go one may be on two pages. */
+  listTopics(options: TopicListOptions = {}): Promise<Page<TopicSummary>> {
+    return this.topics.list(options);
   }
 
-  async topicExists(topic: string): Promise<boolean> {
-    assertTopicName(topic);
-    return (await this.deps.topics.refresh(topic)) !== null;
+  topicExists(topic: string): Promise<boolean> {
+    return this.topics.exists(topic);
   }
 
   /**
@@ -60,32 +55,13 @@ export class MqAdmin {
     return meta;
   }
 
-  /** @throws MqAdminError `MQ_TOPIC_NOT_FOUND` */
-  async describeTopic(topic: string): Promise<TopicDescription> {
-    assertTopicName(topic);
-    const { topics, connection, keys } = this.deps;
-    const meta = await topics.refresh(topic);
-    if (meta === null)
-      throw new MqAdminError('MQ_TOPIC_NOT_FOUND', `topic ${topic} does not exist`, { context: { topic } });
-    const partitions = await Promise.all(
-      Array.from({ length: meta.partitionCount }, async (_, partition): Promise<PartitionDescription> => {
-        const stream = keys.stream(topic, partition);
-        const [length, first, last] = await connection.pipeline([
-          ['XLEN', stream],
-          ['XRANGE', stream, '-', '+', 'COUNT', 1],
-          ['XREVRANGE', stream, '+', '-', 'COUNT', 1],
-        ]);
-        for (const outcome of [length!, first!, last!]) if (!outcome.ok) throw outcome.error;
-        const reply = (outcome: typeof length) => (outcome?.ok === true ? outcome.value : null);
-        return {
-          partition,
-          length: asNumber(reply(length) ?? 0),
-          firstId: asEntries(reply(first))[0]?.id ?? null,
-          lastId: asEntries(reply(last))[0]?.id ?? null,
-        };
-      }),
-    );
-    return { topic, createdAt: meta.createdAt, partitions };
+  /**
+   * Its partitions with their lengths, ids, bytes, dead letters and delayed messages, per group on them the owner and the lag, and
+   * what is kept.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`
+   */
+  describeTopic(topic: string, options: TopicDescribeOptions = {}): Promise<TopicDescription> {
+    return this.topics.describe(topic, options);
   }
 
   /**

@@ -68,6 +68,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
   const topics = new TopicRegistry({ connection: command, keys, events });
   // People and start-up code call these at any time, also before the first connection is there.
   const patient = command.patient(options.redisTimeoutMs);
+  const patientSpread = new Spread(patient, isCluster);
   const patientTopics = new TopicRegistry({ connection: patient, keys, events });
   const statistics = new Statistics(new Spread(command, isCluster), keys);
   const announcements = new Announcements({
@@ -131,6 +132,16 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     clock,
     defaultPartitionCount: options.defaultPartitionCount,
     announce: (announcement) => announcements.publish(announcement),
+    spread: patientSpread,
+    statistics: new Statistics(patientSpread, keys),
+    serializer: options.serializer,
+    retentionOf: async () => ({
+      maxLen: options.retentionMaxLenPerPartition,
+      maxAgeMs: options.retentionMs,
+      hardMaxLen: options.retentionHardMaxLenPerPartition,
+      dlqMaxLen: options.dlqRetentionMaxLen,
+      dlqMaxAgeMs: options.dlqRetentionMs,
+    }),
   });
   let serverConcerns: readonly string[] = [];
   const health = new MqHealth({

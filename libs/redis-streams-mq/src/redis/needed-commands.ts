@@ -64,7 +64,7 @@ export const neededCommands: readonly NeededCommand[] = [
   { name: 'xgroup|delconsumer', by: 'consume', probe: [key, 'g', 'c'] },
   { name: 'del', by: 'consume', probe: [key] },
   // Listing topics; the memory of streams; ownership that changes hands at once; `waitReplicas`; the look at the server's settings.
-  { name: 'smembers', by: 'optional' },
+  { name: 'sscan', by: 'optional' },
   { name: 'memory|usage', by: 'optional' },
   { name: 'publish', by: 'optional' },
   { name: 'subscribe', by: 'optional' },

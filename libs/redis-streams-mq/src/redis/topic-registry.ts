@@ -93,8 +93,18 @@ export class TopicRegistry {
     }
   }
 
-  async list(): Promise<string[]> {
-    return asTexts(await this.deps.connection.send('SMEMBERS', this.deps.keys.topics)).sort();
+  /**
+   * One step through the registry: names in order, about `count` of them, and the cursor of the next step ('0' after the
+   * last). Each name that is there all the time is in some step; while the registry grows or shrinks, one may be in two.
+   */
+  async scan(
+    cursor: string,
+    prefix: string,
+    count: number,
+  ): Promise<{ readonly names: readonly string[]; readonly cursor: string }> {
+    const { connection, keys } = this.deps;
+    const reply = asArray(await connection.send('SSCAN', keys.topics, cursor, 'MATCH', `${prefix}*`, 'COUNT', count));
+    return { names: [...new Set(asTexts(reply[1]))].sort(), cursor: asText(reply[0]) };
   }
 
   async count(): Promise<number> {
