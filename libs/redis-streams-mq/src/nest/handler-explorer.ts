@@ -6,12 +6,11 @@ import { resolveHandlerOptions } from '../core/handler-options.js';
 import { nameProblem } from '../core/names.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import { makeInvoker } from './handler-invoker.js';
+import type { InstanceWrapper } from './message-scope.js';
 import type { MqLogger } from './mq-logger.js';
 import { StreamContextCreator } from './stream-context-creator.js';
 import { StreamHandlerAccessor } from './stream-handler.accessor.js';
 import type { StreamSubscription } from './stream-handler.decorator.js';
-
-type InstanceWrapper = ReturnType<DiscoveryService['getProviders']>[number];
 
 /** A module instance as far as its handlers are concerned. */
 export interface HandlerOwner {
@@ -20,9 +19,10 @@ export interface HandlerOwner {
   readonly logger: MqLogger;
 }
 
-/** A method with subscriptions, on an instance that Nest has made. */
+/** A method with subscriptions. */
 interface FoundHandler {
   readonly wrapper: InstanceWrapper;
+  /** What Nest has made; for a class whose instances are made per message, an object of its kind. */
   readonly instance: object;
   readonly method: string;
   /** `Class.method`. */
@@ -59,8 +59,8 @@ export class HandlerExplorer {
     const seen = new Set<object>();
     for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
       if (wrapper.isAlias) continue;
-      const instance: unknown = wrapper.instance;
-      if (typeof instance !== 'object' || instance === null || seen.has(instance)) continue;
+      const instance = sampleOf(wrapper);
+      if (instance === null || seen.has(instance)) continue;
       seen.add(instance);
       const prototype = Object.getPrototypeOf(instance) as object | null;
       for (const method of this.scanner.getAllMethodNames(prototype)) {
@@ -123,7 +123,7 @@ class Exploration {
     const { instance, method, name } = found;
     let filterFailed = false;
     const { pipeline, problems } = this.contexts.create(
-      { instance, method, name, moduleKey: found.wrapper.host?.token ?? '' },
+      { instance, method, name, wrapper: found.wrapper, moduleKey: found.wrapper.host?.token ?? '' },
       {
         globalEnhancers: owner.globalEnhancers,
         onFilterError: (error) => {
@@ -191,10 +191,18 @@ function placeOf({ wrapper }: FoundHandler): string {
   return `provided in ${module}${isOwnClass ? '' : ` as ${typeof token === 'function' ? token.name : String(token)}`}`;
 }
 
+/** The object, or one that shows the methods which the objects made per message will have. */
+function sampleOf(wrapper: InstanceWrapper): object | null {
+  const instance: unknown = wrapper.instance;
+  if (typeof instance === 'object' && instance !== null) return instance;
+  // A request-scoped factory: its class is known only by the token.
+  const { token } = wrapper;
+  const isScopedFactory = typeof token === 'function' && wrapper.isFactory && !wrapper.isDependencyTreeStatic();
+  return isScopedFactory ? (Object.create(token.prototype as object) as object) : null;
+}
+
 /** Such a class has no instance of its own; what Nest shows of it is an object whose constructor never ran. */
 function scopeProblem(wrapper: InstanceWrapper): string | null {
-  if (!wrapper.isDependencyTreeStatic()) {
-    return 'is request-scoped, by itself or through a dependency or an enhancer; a message has no request: make it a singleton';
-  }
-  return wrapper.isTransient ? 'is transient and has no instance of its own; make it a singleton' : null;
+  if (!wrapper.isTransient) return null;
+  return 'is transient and has no instance of its own; make it a singleton, or request-scoped for an instance per message';
 }

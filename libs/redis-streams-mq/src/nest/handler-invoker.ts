@@ -9,7 +9,7 @@ export function makeInvoker(pipeline: StreamPipeline): HandlerInvoker {
 
 /**
  * The stage decides the class of a failure, whatever exception it throws: a guard's is `rejected`, a pipe's `validation`,
- * the handler's or an interceptor's a retry. `RetryLater` and `DeadLetter` mean the same in every stage.
+ * the handler's, an interceptor's or a constructor's a retry. `RetryLater` and `DeadLetter` mean the same in every stage.
  */
 export function outcomeOfPipeline(result: PipelineResult): HandlerOutcome {
   if (!('error' in result)) {
@@ -24,6 +24,7 @@ export function outcomeOfPipeline(result: PipelineResult): HandlerOutcome {
       return { type: 'dead', reason: 'rejected', error };
     case 'pipe':
       return { type: 'dead', reason: 'validation', error };
+    case 'scope':
     case 'interceptor':
     case 'handler':
       return outcomeOf({ error });

@@ -25,7 +25,7 @@ import {
   type PipeTransform,
   type Type,
 } from '@nestjs/common';
-import { APP_GUARD, ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { APP_GUARD, ApplicationConfig, ModuleRef, ModulesContainer } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { IsInt } from 'class-validator';
 import { catchError, concat, map, mergeMap, of, retry, throwError, timeout, type Observable } from 'rxjs';
@@ -59,10 +59,13 @@ async function create(
   const modules = testing.get(ModulesContainer);
   const [moduleKey] = [...modules].find(([, { metatype }]) => metatype === AppModule) ?? [''];
   const filterErrors: unknown[] = [];
-  const creator = new StreamContextCreator(modules, testing.get(ApplicationConfig));
+  const creator = new StreamContextCreator(modules, testing.get(ApplicationConfig), testing.get(ModuleRef));
   const instance = testing.get(type, { strict: false });
+  const module = modules.get(moduleKey);
+  const wrapper = module?.providers.get(type) ?? module?.controllers.get(type);
+  if (wrapper === undefined) throw new Error(`${type.name} is not provided`);
   const context = creator.create(
-    { instance, method: 'handle', moduleKey, name: `${type.name}.handle` },
+    { instance, wrapper, method: 'handle', moduleKey, name: `${type.name}.handle` },
     { globalEnhancers, onFilterError: (error) => filterErrors.push(error) },
   );
   const invoke = makeInvoker(context.pipeline);
@@ -168,7 +171,7 @@ describe('guards', () => {
     await expect(leftOut.handle({})).resolves.toEqual(success);
   });
 
-  it('of the application that are request-scoped are refused, because Nest would leave them out', async () => {
+  it('of the application that are request-scoped apply', async () => {
     @Injectable({ scope: Scope.REQUEST })
     class Scoped implements CanActivate {
       canActivate(): boolean {
@@ -179,8 +182,13 @@ describe('guards', () => {
     class Plain {
       handle(): void {}
     }
-    const { problems } = await create(Plain, { providers: [Plain, { provide: APP_GUARD, useClass: Scoped }] });
-    expect(problems).toEqual([expect.stringMatching(/APP_GUARD that is request-scoped/)]);
+    const providers = [Plain, { provide: APP_GUARD, useClass: Scoped }];
+    const { handle, problems } = await create(Plain, { providers });
+    expect(problems).toEqual([]);
+    await expect(handle({})).resolves.toMatchObject({ type: 'dead', reason: 'rejected' });
+    await testing?.close();
+    const leftOut = await create(Plain, { providers, globalEnhancers: false });
+    await expect(leftOut.handle({})).resolves.toEqual(success);
   });
 });
 

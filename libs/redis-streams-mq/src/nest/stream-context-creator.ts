@@ -6,20 +6,25 @@ import {
   PIPES_METADATA,
   ROUTE_ARGS_METADATA,
 } from '@nestjs/common/constants.js';
-import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { ApplicationConfig, ModuleRef, ModulesContainer } from '@nestjs/core';
 import { ExternalExceptionFilterContext } from '@nestjs/core/exceptions/external-exception-filter-context.js';
 import { GuardsContextCreator } from '@nestjs/core/guards/index.js';
 import { ContextUtils } from '@nestjs/core/helpers/context-utils.js';
 import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-host.js';
+import { STATIC_CONTEXT } from '@nestjs/core/injector/constants.js';
+import { Injector } from '@nestjs/core/injector/injector.js';
 import { InterceptorsContextCreator } from '@nestjs/core/interceptors/index.js';
 import { PipesContextCreator } from '@nestjs/core/pipes/index.js';
 import { handlerParams, type ParamDecoration } from './handler-params.js';
+import { MessageScope, type EnteredScope, type InstanceWrapper } from './message-scope.js';
 import { STREAM_CONTEXT_TYPE } from './stream-host.js';
-import { makePipeline, type StreamPipeline } from './stream-pipeline.js';
+import { makePipeline, type PipelineParts, type StreamPipeline } from './stream-pipeline.js';
 
 /** A method that handles messages, and where its enhancers are to be looked up. */
 export interface HandlerHost {
+  /** The instance; of a class whose instances are made per message an object of its kind, to look at. */
   readonly instance: object;
+  readonly wrapper: InstanceWrapper;
   readonly method: string;
   /** Key of the class's module in `ModulesContainer`. */
   readonly moduleKey: string;
@@ -41,8 +46,9 @@ export interface StreamHandlerContext {
 }
 
 type Method = (...args: unknown[]) => unknown;
+type FilterTarget = Parameters<ExternalExceptionFilterContext['create']>[1];
 type NestContainer = ConstructorParameters<typeof GuardsContextCreator>[0];
-type EnhancerWrapper = NonNullable<ReturnType<GuardsContextCreator['getInstanceByMetatype']>>;
+type Decorations = Readonly<Record<string, ParamDecoration>>;
 
 interface ContextCreators {
   readonly guards: GuardsContextCreator;
@@ -68,63 +74,111 @@ const ENHANCERS = [
 @Injectable()
 export class StreamContextCreator {
   private readonly utils = new ContextUtils();
+  private readonly injector = new Injector();
   private readonly withGlobals: ContextCreators;
   private readonly withoutGlobals: ContextCreators;
+  /** Where no context of a message could be made: only what needs none. */
+  private readonly singletonsAlone: ContextCreators;
 
   constructor(
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
     @Inject(ApplicationConfig) private readonly config: ApplicationConfig,
+    @Inject(ModuleRef) private readonly moduleRef: ModuleRef,
   ) {
     this.withGlobals = this.creators(config);
     this.withoutGlobals = this.creators(new ApplicationConfig());
+    this.singletonsAlone = this.creators(config, (wrapper) => wrapper.isDependencyTreeStatic());
   }
 
   create(host: HandlerHost, options: StreamContextOptions): StreamHandlerContext {
-    const { instance, method, moduleKey, name } = host;
-    const callback = Reflect.get(instance, method) as Method;
-    const creators = options.globalEnhancers ? this.withGlobals : this.withoutGlobals;
     const decorations = this.decorations(host);
-    const problems = [
-      ...this.missingEnhancers(host, callback, decorations),
-      ...(options.globalEnhancers ? this.scopedGlobals() : []),
-    ];
+    const scope = new MessageScope({
+      moduleRef: this.moduleRef,
+      injector: this.injector,
+      wrapper: host.wrapper,
+      globalEnhancers: options.globalEnhancers ? this.scopedGlobals() : [],
+    });
+    const shared = { instance: host.instance, contextId: STATIC_CONTEXT };
+    // Also for a handler whose instances are made per message: what is wrong with it is found at the boot.
+    const { pipeline, problems } = this.build(host, options, decorations, shared);
+    return {
+      pipeline: scope.isNeeded ? this.perMessage(host, options, decorations, scope) : pipeline,
+      problems: [...this.missingEnhancers(host, decorations), ...problems],
+    };
+  }
 
-    const handlerPipes = creators.pipes.create(instance, callback, moduleKey);
-    const { params, problems: paramProblems } = handlerParams({
+  private perMessage(
+    host: HandlerHost,
+    options: StreamContextOptions,
+    decorations: Decorations,
+    scope: MessageScope,
+  ): StreamPipeline {
+    const { filters } = options.globalEnhancers ? this.singletonsAlone : this.withoutGlobals;
+    return async (payload, ctx) => {
+      let entered: EnteredScope;
+      try {
+        entered = await scope.enter(ctx);
+      } catch (error) {
+        const callback = methodOf(host.instance, host.method);
+        const showError = this.showing(
+          filters.create(host.instance, callback as FilterTarget, host.moduleKey),
+          options,
+        );
+        await showError(error, this.hostOf([payload, ctx], host.instance, callback));
+        return { stage: 'scope', error };
+      }
+      return this.build(host, options, decorations, entered).pipeline(payload, ctx);
+    };
+  }
+
+  /** The pipeline around `instance`, with the enhancers that belong to this context. */
+  private build(
+    { method, moduleKey, name, wrapper }: HandlerHost,
+    options: StreamContextOptions,
+    decorations: Decorations,
+    { instance, contextId }: EnteredScope,
+  ): StreamHandlerContext {
+    const callback = methodOf(instance, method);
+    const creators = options.globalEnhancers ? this.withGlobals : this.withoutGlobals;
+    const place = [moduleKey, contextId, wrapper.id] as const;
+    const handlerPipes = creators.pipes.create(instance, callback, ...place);
+    const { params, problems } = handlerParams({
       decorations,
       paramTypes: (this.utils.reflectCallbackParamtypes(instance, method) as unknown[] | undefined) ?? [],
       handlerPipes,
-      resolvePipes: (pipes) => creators.pipes.createConcreteContext<unknown[], PipeTransform[]>([...pipes]),
+      resolvePipes: (pipes) =>
+        creators.pipes.createConcreteContext<unknown[], PipeTransform[]>([...pipes], contextId, wrapper.id),
     });
-    const filters = creators.filters.create(
-      instance,
-      callback as Parameters<typeof creators.filters.create>[1],
-      moduleKey,
-    );
-
     const pipeline = makePipeline({
       name,
       // Looked up at each call: a method that a test or a tracer has replaced meanwhile is the one to call.
-      call: (args) => (Reflect.get(instance, method) as Method).apply(instance, args as unknown[]),
+      call: (args) => methodOf(instance, method).apply(instance, args as unknown[]),
       hostOf: (args) => this.hostOf(args, instance, callback),
-      guards: creators.guards.create(instance, callback, moduleKey),
-      interceptors: creators.interceptors.create(instance, callback, moduleKey),
+      guards: creators.guards.create(instance, callback, ...place),
+      interceptors: creators.interceptors.create(instance, callback, ...place),
       params,
-      showError: async (error, executionHost) => {
-        try {
-          await filters.invokeCustomFilters(error, executionHost);
-        } catch (thrown) {
-          // Filters of the RPC kind rethrow what they were shown.
-          if (thrown !== error) options.onFilterError(thrown);
-        }
-      },
+      showError: this.showing(creators.filters.create(instance, callback as FilterTarget, ...place), options),
     });
-    return { pipeline, problems: [...problems, ...paramProblems] };
+    return { pipeline, problems };
   }
 
-  private creators(config: ApplicationConfig): ContextCreators {
+  private showing(
+    filters: ReturnType<ExternalExceptionFilterContext['create']>,
+    { onFilterError }: StreamContextOptions,
+  ): PipelineParts['showError'] {
+    return async (error, host) => {
+      try {
+        await filters.invokeCustomFilters(error, host);
+      } catch (thrown) {
+        // Filters of the RPC kind rethrow what they were shown.
+        if (thrown !== error) onFilterError(thrown);
+      }
+    };
+  }
+
+  private creators(config: ApplicationConfig, isUsable?: (wrapper: InstanceWrapper) => boolean): ContextCreators {
     const container = {
-      getModules: () => ({ get: (key: string) => this.enhancersOf(key) }),
+      getModules: () => ({ get: (key: string) => this.enhancersOf(key, isUsable) }),
     } as unknown as NestContainer;
     return {
       guards: new GuardsContextCreator(container, config),
@@ -135,12 +189,19 @@ export class StreamContextCreator {
   }
 
   /** Nest registers as `injectables` only the enhancers of classes that it makes itself, not those of `useFactory`. */
-  private enhancersOf(moduleKey: string): { injectables: { get(metatype: Type): EnhancerWrapper | undefined } } {
+  private enhancersOf(
+    moduleKey: string,
+    isUsable: (wrapper: InstanceWrapper) => boolean = () => true,
+  ): { injectables: { get(metatype: Type): InstanceWrapper | undefined } } {
     const module = this.modules.get(moduleKey);
-    return { injectables: { get: (type) => module?.injectables.get(type) ?? module?.providers.get(type) } };
+    const find = (type: Type): InstanceWrapper | undefined => {
+      const wrapper = module?.injectables.get(type) ?? module?.providers.get(type);
+      return wrapper !== undefined && isUsable(wrapper) ? wrapper : undefined;
+    };
+    return { injectables: { get: find } };
   }
 
-  private decorations({ instance, method }: HandlerHost): Readonly<Record<string, ParamDecoration>> {
+  private decorations({ instance, method }: HandlerHost): Decorations {
     return this.utils.reflectCallbackMetadata(instance, method, ROUTE_ARGS_METADATA) ?? {};
   }
 
@@ -152,10 +213,11 @@ export class StreamContextCreator {
 
   /** A guard that cannot be found must stop the boot: Nest would let every message through. */
   private missingEnhancers(
-    { instance, moduleKey }: HandlerHost,
-    callback: Method,
-    decorations: Readonly<Record<string, ParamDecoration>>,
+    { instance, method, moduleKey, wrapper: own }: HandlerHost,
+    decorations: Decorations,
   ): string[] {
+    const callback = methodOf(instance, method);
+    const loaded = own.getEnhancersMetadata() ?? [];
     const { injectables } = this.enhancersOf(moduleKey);
     const ofParams = Object.values(decorations).flatMap(({ pipes }) => pipes ?? []);
     return ENHANCERS.flatMap(([key, kind, hook]) => {
@@ -171,27 +233,24 @@ export class StreamContextCreator {
             `${kind} ${type.name} has no instance in its module; add it to the module's providers, or pass an instance`,
           ];
         }
-        return wrapper.isDependencyTreeStatic()
+        return wrapper.isDependencyTreeStatic() || loaded.includes(wrapper)
           ? []
-          : [`${kind} ${type.name} is request-scoped; a message has no request`];
+          : [`${kind} ${type.name} is request-scoped, which works only on a class that Nest makes itself`];
       });
     });
   }
 
-  /** Nest keeps those apart and hands them out per request only: without a request they would be left out. */
-  private scopedGlobals(): string[] {
-    const scoped = [
-      ['APP_GUARD', this.config.getGlobalRequestGuards()],
-      ['APP_INTERCEPTOR', this.config.getGlobalRequestInterceptors()],
-      ['APP_PIPE', this.config.getGlobalRequestPipes()],
-      ['APP_FILTER', this.config.getGlobalRequestFilters()],
-    ] as const;
-    return scoped
-      .filter(([, wrappers]) => wrappers.length > 0)
-      .map(
-        ([token]) =>
-          `the app has an ${token} that is request-scoped, and a message has no request; ` +
-          'make it a singleton, or leave such enhancers out with globalEnhancers: false',
-      );
+  private scopedGlobals(): InstanceWrapper[] {
+    const { config } = this;
+    return [
+      ...config.getGlobalRequestGuards(),
+      ...config.getGlobalRequestInterceptors(),
+      ...config.getGlobalRequestPipes(),
+      ...config.getGlobalRequestFilters(),
+    ];
   }
+}
+
+function methodOf(instance: object, method: string): Method {
+  return Reflect.get(instance, method) as Method;
 }

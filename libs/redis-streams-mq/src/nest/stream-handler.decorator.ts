@@ -49,7 +49,7 @@ type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
  * Makes a method the handler of a topic's messages for a consumer group. It is called with `(payload, ctx)`; what it
  * returns or throws decides about the message.
  *
- * The method may stand on any provider or controller that is not request-scoped, may have several `@StreamHandler`s,
+ * The method may stand on any provider or controller; a request-scoped class gets an instance per message. It may have several `@StreamHandler`s,
  * and is inherited: a subclass that overrides it stays a handler, and replaces the subscriptions when it is decorated
  * anew.
  *

@@ -10,8 +10,8 @@ import {
 import { defer, isObservable, lastValueFrom, mergeMap, of, type Observable } from 'rxjs';
 import type { StreamContext } from '../core/handler.js';
 
-/** The part of the pipeline that decided. */
-export type PipelineStage = 'guard' | 'pipe' | 'interceptor' | 'handler';
+/** The part of the pipeline that decided; `scope` makes what is made for each message. */
+export type PipelineStage = 'scope' | 'guard' | 'pipe' | 'interceptor' | 'handler';
 
 /** How a message went through, by the stage that decides and not by what enhancers made of it afterwards. */
 export type PipelineResult =
