@@ -15,7 +15,7 @@ import type { MetricsRegistry } from '../metrics/shared-metrics.js';
 import { MqProducer } from '../producer/producer.js';
 import { Announcements } from '../redis/announcements.js';
 import { checkServer } from '../redis/boot-check.js';
-import { Connections } from '../redis/connections.js';
+import { Connections, type CreateClient } from '../redis/connections.js';
 import type { Use } from '../redis/needed-commands.js';
 import { checkPermissions, NOT_ALLOWED } from '../redis/permission-check.js';
 import { connectionFailureText, isConnectionRefusal, replyCode } from '../redis/redis-errors.js';
@@ -36,6 +36,10 @@ export interface ComposeDeps {
   readonly registry?: MetricsRegistry;
   readonly clock?: Clock;
   readonly random?: () => number;
+  /** Where it is given, the instance reports here in place of events of its own. */
+  readonly events?: MqEvents;
+  /** Makes the clients, in place of ioredis: the tests without Redis have their own. */
+  readonly createClient?: CreateClient;
 }
 
 /** How long after its interval a loop may be quiet: it may wait out an unanswered command and its own back-off. */
@@ -49,11 +53,13 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
   const problems = redisOptionProblems(options.redis);
   if (problems.length > 0) throw new MqInvalidOptionsError(problems);
   const { name, logger, registry, clock = systemClock, random = Math.random } = deps;
-  const events = new MqEvents((error, event) => logger.error('a listener of the queue threw', { event, error }));
+  const events =
+    deps.events ?? new MqEvents((error, event) => logger.error('a listener of the queue threw', { event, error }));
   const keys = new Keys(options.keyPrefix, options.streamKeyPrefix);
   const instance = instanceId(options.consumerNamePrefix);
   const connections = new Connections({
     redis: options.redis as RedisOption | undefined,
+    createClient: deps.createClient,
     clock,
     events,
     redisTimeoutMs: options.redisTimeoutMs,

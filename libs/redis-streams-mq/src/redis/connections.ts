@@ -6,8 +6,13 @@ import { createClient } from './create-client.js';
 import { wasNotSent } from './redis-errors.js';
 import type { RedisOption } from './redis-option.js';
 
+/** Makes a client that is not yet connected; see `createClient`. */
+export type CreateClient = typeof createClient;
+
 export interface ConnectionsDeps {
   readonly redis: RedisOption | undefined;
+  /** @defaultValue clients of ioredis */
+  readonly createClient?: CreateClient | undefined;
   readonly clock: Clock;
   readonly events: MqEvents;
   /** An answer later than this means that the socket is dead, in milliseconds. */
@@ -78,7 +83,8 @@ export class Connections {
   }
 
   private make(name: string, timeoutMs: number | null): Connection {
-    return this.adopt(name, createClient(this.deps.redis, timeoutMs, `${this.deps.clientName}:${name}`));
+    const { redis, clientName, createClient: make = createClient } = this.deps;
+    return this.adopt(name, make(redis, timeoutMs, `${clientName}:${name}`));
   }
 
   /** A reader has found that ioredis does not know who serves its slot: it is to ask now, and not at its next turn. */

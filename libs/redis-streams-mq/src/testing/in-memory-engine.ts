@@ -1,0 +1,188 @@
+import type { HandlerDefinition } from '../core/handler.js';
+import { MqEvents } from '../core/events.js';
+import { Keys } from '../core/keys.js';
+import type { ResolvedMqOptions } from '../core/options.js';
+import { composeMq, type ComposeDeps } from '../nest/compose.js';
+import type { MqRuntime } from '../nest/runtime.js';
+import { delegate } from './delegate.js';
+import { MemoryClient } from './server/memory-client.js';
+import { MemoryServer } from './server/memory-server.js';
+import type { VirtualClock } from './virtual-clock.js';
+
+const HOUR_MS = 3_600_000;
+const LEASE_MS = 10 * 365 * 24 * HOUR_MS;
+/** Below the time after which a reader looks after its wake stream. */
+const POLL_MS = 15_000;
+
+/** One life of the instance: from its start to its end or crash. */
+interface Life {
+  readonly runtime: MqRuntime;
+  readonly clients: MemoryClient[];
+  /** Handlers that are running, by name. */
+  readonly running: Map<string, number>;
+}
+
+/** Waits for `work` while time passes. */
+export type WhileTimePasses = <T>(work: Promise<T>) => Promise<T>;
+
+/**
+ * One module instance on an in-memory server: all of the engine is the real one, its scripts included; the server, the
+ * clients and the clock are not. Loops that only guard against other processes and faults run seldom.
+ */
+export class InMemoryEngine {
+  readonly server: MemoryServer;
+  readonly keys: Keys;
+  readonly events: MqEvents;
+  /** For the module: it stays the same when the instance crashes and begins anew. */
+  readonly runtime: MqRuntime;
+  private readonly options: ResolvedMqOptions;
+  private life: Life;
+  private handlerEvents = 0;
+  private started: readonly HandlerDefinition[] | undefined;
+
+  constructor(
+    options: ResolvedMqOptions,
+    private readonly deps: ComposeDeps,
+    private readonly clock: VirtualClock,
+    private readonly whileTimePasses: WhileTimePasses,
+  ) {
+    this.options = Object.freeze({
+      ...options,
+      leaseTtlMs: LEASE_MS,
+      renewIntervalMs: HOUR_MS,
+      rebalanceIntervalMs: HOUR_MS,
+      pendingScanIntervalMs: HOUR_MS,
+      retryMoverIntervalMs: HOUR_MS,
+      consumerPollTimeoutMs: POLL_MS,
+      ackFlushMs: 0,
+    });
+    this.server = new MemoryServer(clock);
+    this.keys = new Keys(options.keyPrefix, options.streamKeyPrefix);
+    this.events = new MqEvents((error, event) => deps.logger.error('a listener of the queue threw', { event, error }));
+    this.life = this.begin();
+    this.runtime = this.makeRuntime();
+  }
+
+  get handlers(): readonly HandlerDefinition[] {
+    return this.started ?? [];
+  }
+
+  get serializer(): ResolvedMqOptions['serializer'] {
+    return this.options.serializer;
+  }
+
+  /** Changes when something happens: a command, or the begin or end of a handler's call. */
+  get activity(): number {
+    return this.server.commandCount + this.handlerEvents;
+  }
+
+  /** Names of the handlers that run now. */
+  get running(): readonly string[] {
+    return [...this.life.running].filter(([, count]) => count > 0).map(([name]) => name);
+  }
+
+  /**
+   * The process dies: what it did not settle stays pending, its leases end, and a new process with the same handlers
+   * takes over. Code that still runs for the old one can settle nothing any more.
+   */
+  async crash(): Promise<void> {
+    const { runtime, clients } = this.life;
+    for (const client of clients) client.kill();
+    runtime.metrics?.close();
+    // Its loops end as time goes on; nobody waits for a dead process.
+    runtime.close().catch(() => undefined);
+    for (const { topic, group } of this.handlers) {
+      const { members, info } = this.keys.members(group);
+      for (const key of [members, info]) this.server.data.delete(key);
+      for (const partition of this.partitionsOf(topic)) {
+        this.server.data.delete(this.keys.groupPartition(topic, partition, group).lease);
+      }
+    }
+    this.life = this.begin();
+    await this.whileTimePasses(this.life.runtime.connect());
+    if (this.started !== undefined) await this.start(this.started);
+  }
+
+  partitionsOf(topic: string): number[] {
+    const count = Number(this.server.data.hash(this.keys.topic(topic).meta)?.get('partitionCount') ?? 0);
+    return Array.from({ length: count }, (_, partition) => partition);
+  }
+
+  private begin(): Life {
+    const clients: MemoryClient[] = [];
+    const runtime = composeMq(this.options, {
+      ...this.deps,
+      clock: this.clock,
+      events: this.events,
+      // The whole of each back-off: when a retry comes is then known beforehand.
+      random: () => 1 - Number.EPSILON,
+      createClient: () => {
+        const client = new MemoryClient(this.server);
+        clients.push(client);
+        return client.asClient();
+      },
+    });
+    return { runtime, clients, running: new Map() };
+  }
+
+  private makeRuntime(): MqRuntime {
+    const part = <K extends 'producer' | 'admin' | 'deadLetters' | 'health'>(name: K): MqRuntime[K] =>
+      delegate(() => this.life.runtime[name]);
+    const { metrics } = this.life.runtime;
+    const parts: Partial<MqRuntime> = {
+      producer: part('producer'),
+      admin: part('admin'),
+      deadLetters: part('deadLetters'),
+      health: part('health'),
+      metrics: metrics === null ? null : delegate(() => this.life.runtime.metrics ?? metrics),
+      connect: (use) => this.whileTimePasses(this.life.runtime.connect(use)),
+      start: (handlers) => this.start(handlers),
+      stop: () => this.whileTimePasses(this.life.runtime.stop()),
+      close: () => this.whileTimePasses(this.life.runtime.close()),
+    };
+    return Object.assign(
+      delegate(() => this.life.runtime),
+      parts,
+    );
+  }
+
+  /** Resolves when every partition that the handlers can have is owned. */
+  private async start(handlers: readonly HandlerDefinition[]): Promise<void> {
+    this.started = handlers;
+    const { life } = this;
+    const groups = new Set(handlers.map(({ group }) => group));
+    const owned = new Promise<void>((resolve) => {
+      const off = this.events.on('rebalanced', ({ group }) => {
+        groups.delete(group);
+        if (groups.size > 0) return;
+        off();
+        resolve();
+      });
+      if (groups.size === 0) resolve();
+    });
+    await life.runtime.start(handlers.map((handler) => this.watched(handler, life)));
+    await this.whileTimePasses(owned);
+  }
+
+  private watched(handler: HandlerDefinition, life: Life): HandlerDefinition {
+    const count = (by: number): void => {
+      this.handlerEvents++;
+      life.running.set(handler.name, (life.running.get(handler.name) ?? 0) + by);
+    };
+    const entries = Object.entries(handler).map(([name, value]: [string, unknown]) => {
+      if (typeof value !== 'function') return [name, value];
+      const invoke = value as (...args: unknown[]) => Promise<unknown>;
+      const counted = async (...args: unknown[]): Promise<unknown> => {
+        count(1);
+        try {
+          return await invoke(...args);
+        } finally {
+          count(-1);
+        }
+      };
+      return [name, counted];
+    });
+    const options = { ...handler.options, pollTimeoutMs: POLL_MS };
+    return { ...(Object.fromEntries(entries) as unknown as HandlerDefinition), options };
+  }
+}
