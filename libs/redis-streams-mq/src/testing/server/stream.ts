@@ -44,7 +44,7 @@ export class Stream {
   }
 
   /** Entries from `start` to `end`, both included. */
-  between(start: string, end: string, count = Infinity): StreamEntry[] {
+  between(start: string, end: string, count: number = Infinity): StreamEntry[] {
     const found: StreamEntry[] = [];
     for (let i = this.indexOf(start); i < this.entries.length && found.length < count; i++) {
       const entry = this.entries[i]!;
@@ -54,7 +54,7 @@ export class Stream {
     return found;
   }
 
-  after(id: string, count = Infinity): StreamEntry[] {
+  after(id: string, count: number = Infinity): StreamEntry[] {
     const at = this.indexOf(id);
     const from = this.entries[at]?.id === id ? at + 1 : at;
     return this.entries.slice(from, count === Infinity ? undefined : from + count);
