@@ -68,7 +68,7 @@ async function pendingOf(source: Source): Promise<[string, string, number][]> {
 
 describe('acquire and release', () => {
   const take = (instance: string, nonce: string) =>
-    place.run(call(acquire, place.keys, { instance, nonce, ttl: 60_000, group: 'g' }));
+    place.run(call(acquire, place.keys, { instance, nonce, ttl: 60_000, group: 'g', forAdmin: 0 }));
   const give = (token: string, keepLease = 0) => place.run(call(release, place.keys, { token, keepLease }));
   const epochOf = async (...args: Parameters<typeof take>): Promise<number> => {
     const reply = await take(...args);

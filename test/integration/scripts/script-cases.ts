@@ -1,6 +1,12 @@
 import { call, callMulti, type ScriptCall } from '../../../libs/redis-streams-mq/src/redis/script.js';
 import { dlqPage, replay } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
-import { acquire, holders, release, renew } from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
+import {
+  acquire,
+  forsake,
+  holders,
+  release,
+  renew,
+} from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
 import { heartbeat } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
 import {
   dropConsumer,
@@ -11,6 +17,12 @@ import {
   unmarkCrash,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
 import { flagPause, notePause, pauseState } from '../../../libs/redis-streams-mq/src/redis/scripts/pause.script.js';
+import {
+  dropRetries,
+  replayRange,
+  resetPosition,
+  walkStream,
+} from '../../../libs/redis-streams-mq/src/redis/scripts/position.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
@@ -63,7 +75,7 @@ export const scriptCases: readonly ScriptCase[] = [
   using(acquire, {
     as: 'a free lease',
     arrange: async () => [],
-    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000, group: 'g' }),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000, group: 'g', forAdmin: 0 }),
     reply: () => ({ status: 'acquired', epoch: number, clean: false, freeForMs: 'never' }),
     inFullRedis: 'goes on',
     anyType: ['paused', 'pausedAll'],
@@ -72,7 +84,7 @@ export const scriptCases: readonly ScriptCase[] = [
   using(acquire, {
     as: 'held by another',
     arrange: async (place) => (await place.consuming(), []),
-    call: ({ keys }) => call(acquire, keys, { instance: 'i2', nonce: 'n1', ttl: 60_000, group: 'g' }),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i2', nonce: 'n1', ttl: 60_000, group: 'g', forAdmin: 0 }),
     reply: (_, { token }) => ({ status: 'held', token, pttl: number }),
     inFullRedis: 'goes on',
     anyType: ['paused', 'pausedAll'],
@@ -81,7 +93,7 @@ export const scriptCases: readonly ScriptCase[] = [
   using(acquire, {
     as: 'paused',
     arrange: async ({ redis, keys }) => (await redis.send('SET', keys.paused, '1'), []),
-    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000, group: 'g' }),
+    call: ({ keys }) => call(acquire, keys, { instance: 'i1', nonce: 'n1', ttl: 60_000, group: 'g', forAdmin: 0 }),
     reply: () => ({ status: 'paused' }),
     inFullRedis: 'goes on',
     anyType: ['paused', 'pausedAll'],
@@ -101,6 +113,12 @@ export const scriptCases: readonly ScriptCase[] = [
     reply: () => true,
     inFullRedis: 'goes on',
     anyType: ['epoch'],
+  }),
+  using(forsake, {
+    arrange: (place) => place.consuming(),
+    call: ({ keys, token }) => call(forsake, keys, { token }),
+    reply: () => true,
+    inFullRedis: 'goes on',
   }),
   using(renew, {
     arrange: (place) => place.pending(2),
@@ -517,6 +535,79 @@ export const scriptCases: readonly ScriptCase[] = [
     call: ({ keys }) => call(pauseState, keys, {}),
     reply: () => ({ all: false, groups: ['g', 'h'], change: 2 }),
     inFullRedis: 'goes on',
+  }),
+  using(walkStream, {
+    arrange: (place) => place.consuming(5),
+    call: ({ keys }, ids) => call(walkStream, keys, { from: ids[1]!, to: '+', limit: 2, reverse: 0 }),
+    reply: (ids) => ({ count: 2, last: ids[2], more: true }),
+    inFullRedis: 'goes on',
+  }),
+  using(walkStream, {
+    as: 'in reverse',
+    arrange: (place) => place.consuming(5),
+    call: ({ keys }, ids) => call(walkStream, keys, { from: '-', to: ids[2]!, limit: 10, reverse: 1 }),
+    reply: (ids) => ({ count: 3, last: ids[0], more: false }),
+    inFullRedis: 'goes on',
+  }),
+  using(resetPosition, {
+    arrange: async (place) => {
+      const ids = await place.pending(3);
+      await place.redis.send('HSET', place.keys.crash, ids[0]!, '6');
+      await place.fail(ids[2]!);
+      return ids;
+    },
+    call: ({ keys, token, group }, [id]) => call(resetPosition, keys, { token, group, position: id!, keepRetries: 1 }),
+    reply: ([id]) => ({ status: 'ok', position: id, pendingDropped: 2, retriesDropped: 0 }),
+    inFullRedis: 'goes on',
+  }),
+  using(resetPosition, {
+    as: 'retries go',
+    arrange: async (place) => {
+      const ids = await place.pending(3);
+      await place.fail(ids[2]!);
+      return ids;
+    },
+    call: ({ keys, token, group }) => call(resetPosition, keys, { token, group, position: 'latest', keepRetries: 0 }),
+    reply: (ids) => ({ status: 'ok', position: ids[2], pendingDropped: 2, retriesDropped: 1 }),
+    inFullRedis: 'goes on',
+  }),
+  using(dropRetries, {
+    as: 'of the retry stream',
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      for (const id of ids) await place.fail(id);
+      await place.move();
+      await place.read('retryStream');
+      return ids;
+    },
+    call: ({ keys, token, group }, [id]) =>
+      call(dropRetries, keys, { token, group, position: id!, after: '-', skip: 0, limit: 10, isDry: 0 }),
+    reply: () => ({ status: 'ok', dropped: 1, after: null, skip: 0, more: true }),
+    inFullRedis: 'goes on',
+  }),
+  using(dropRetries, {
+    as: 'of the bucket',
+    arrange: async (place) => {
+      const ids = await place.pending(3);
+      for (const id of ids) await place.fail(id, 'stream', id, 600_000);
+      await place.redis.send('XDEL', place.keys.stream, ids[2]!);
+      return ids;
+    },
+    call: ({ keys, token, group }, [id]) =>
+      call(dropRetries, keys, { token, group, position: id!, after: '', skip: 0, limit: 10, isDry: 0 }),
+    reply: () => ({ status: 'ok', dropped: 1, after: null, skip: 2, more: false }),
+    inFullRedis: 'goes on',
+  }),
+  using(replayRange, {
+    arrange: async (place) => {
+      const ids = await place.consuming(3);
+      await place.redis.send('DEL', place.keys.lease);
+      return ids;
+    },
+    call: ({ keys }, ids) => call(replayRange, keys, { from: ids[1]!, to: ids[2]!, limit: 10 }),
+    reply: (ids) => ({ count: 2, last: ids[2], more: false }),
+    inFullRedis: 'is refused',
+    timesIn: ['retry'],
   }),
   using(topicCreate, {
     arrange: async () => [],

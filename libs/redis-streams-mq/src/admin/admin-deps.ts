@@ -2,11 +2,11 @@ import type { Clock } from '../core/clock.js';
 import { MqAdminError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
-import { assertTopicName } from '../core/names.js';
+import { assertGroupName, assertTopicName } from '../core/names.js';
 import type { Serializer } from '../core/serializer.js';
 import type { Announcement } from '../redis/announcements.js';
 import type { Connection } from '../redis/connection.js';
-import type { Spread } from '../redis/spread.js';
+import { valueOf, type Spread } from '../redis/spread.js';
 import type { Statistics } from '../redis/statistics.js';
 import type { TopicMeta, TopicRegistry } from '../redis/topic-registry.js';
 import type { TopicRetention } from './topic-retention.js';
@@ -17,15 +17,18 @@ export interface AdminDeps {
   readonly connection: Connection;
   readonly keys: Keys;
   readonly topics: TopicRegistry;
+  /** On the same patient connection. */
+  readonly statistics: Statistics;
   readonly events: MqEvents;
   readonly clock: Clock;
   readonly defaultPartitionCount: number;
   /** For keys of any slots. */
   readonly spread: Spread;
-  readonly statistics: Statistics;
   readonly serializer: Serializer;
   /** What is kept of a topic's partitions. */
   readonly retentionOf: (topic: string) => Promise<TopicRetention>;
+  /** Something became due in a bucket: its owner's mover should look. */
+  readonly onDue: (topic: string, partition: number, group: string) => void;
   /** Tells all instances; best effort. */
   readonly announce: (announcement: Announcement) => void;
 }
@@ -37,6 +40,19 @@ export async function requireTopic({ topics }: AdminDeps, topic: string): Promis
   const meta = await topics.refresh(topic);
   if (meta === null) throw topicNotFound(topic);
   return meta;
+}
+
+/** @throws MqAdminError `MQ_GROUP_NOT_FOUND` when no partition of the topic knows the group */
+export async function requireGroup(
+  { statistics }: AdminDeps,
+  { topic, partitionCount }: TopicMeta,
+  group: string,
+): Promise<void> {
+  assertGroupName(group);
+  const refs = partitionsOf({ partitionCount }).map((partition) => ({ topic, partition, group }));
+  const known = (await statistics.ofGroups(refs, { countLimit: 0 })).map(valueOf);
+  if (known.some(({ isPresent, committed }) => isPresent || committed !== null)) return;
+  throw new MqAdminError('MQ_GROUP_NOT_FOUND', `topic ${topic} has no group ${group}`, { context: { topic, group } });
 }
 
 export function topicNotFound(topic: string): MqAdminError {
@@ -61,4 +77,15 @@ export async function forEachOf<I, R>(items: readonly I[], work: (item: I) => Pr
 
 export function partitionsOf({ partitionCount }: { readonly partitionCount: number }): number[] {
   return Array.from({ length: partitionCount }, (_, partition) => partition);
+}
+
+/** The partitions asked for, each once; all when none are named. @throws MqAdminError `MQ_INVALID_ARGUMENT` */
+export function chosen(given: readonly number[] | undefined, partitionCount: number): readonly number[] {
+  const all = partitionsOf({ partitionCount });
+  if (given === undefined) return all;
+  const unknown = given.filter((partition) => !all.includes(partition));
+  if (unknown.length > 0) {
+    throw invalidArgument(`there is no partition ${unknown.join(', ')}: the topic has ${partitionCount}`);
+  }
+  return [...new Set(given)];
 }

@@ -5,6 +5,9 @@ import type { TopicMeta } from '../redis/topic-registry.js';
 import type { AdminDeps } from './admin-deps.js';
 import type { Page } from './paging.js';
 import { Pausing, type PauseOptions, type PauseReport } from './pausing.js';
+import { Positions, type ResetOptions, type ResetReport } from './positions.js';
+import { RangeReplay, type ReplayRangeOptions, type ReplayRangeReport } from './range-replay.js';
+import type { ResetTarget } from './reset-target.js';
 import {
   Topics,
   type TopicDescribeOptions,
@@ -17,10 +20,14 @@ import {
 export class MqAdmin {
   private readonly pausing: Pausing;
   private readonly topics: Topics;
+  private readonly positions: Positions;
+  private readonly rangeReplay: RangeReplay;
 
   constructor(private readonly deps: AdminDeps) {
     this.pausing = new Pausing(deps);
     this.topics = new Topics(deps);
+    this.positions = new Positions(deps);
+    this.rangeReplay = new RangeReplay(deps);
   }
 
   /** The registered topics, a page at a time, in no particular order. While topics come and go one may be on two pages. */
@@ -85,5 +92,22 @@ export class MqAdmin {
   async paused(topic: string): Promise<{ readonly all: boolean; readonly groups: readonly string[] }> {
     const { all, groups } = await this.pausing.state(topic);
     return { all, groups };
+  }
+
+  /**
+   * Moves a group to another position on a topic; see `ResetTarget`. It must be paused or stopped; with `dryRun` it may run.
+   * @throws MqAdminError `MQ_GROUP_RUNNING`, `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`,
+   * `MQ_RESET_INCOMPLETE` (done on some partitions only: its context says which)
+   */
+  resetPosition(topic: string, group: string, target: ResetTarget, options: ResetOptions = {}): Promise<ResetReport> {
+    return this.positions.reset(topic, group, target, options);
+  }
+
+  /**
+   * Hands retained messages to one group once more, while it runs: with their attempts reset and their event ids kept.
+   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  replayRange(topic: string, group: string, options: ReplayRangeOptions = {}): Promise<ReplayRangeReport> {
+    return this.rangeReplay.replay(topic, group, options);
   }
 }

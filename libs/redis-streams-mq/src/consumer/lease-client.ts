@@ -61,7 +61,7 @@ export class LeaseClient {
     const nonce = this.nonces.get(id) ?? randomBytes(8).toString('hex');
     this.nonces.set(id, nonce);
     const sentAt = clock.monotonic();
-    const reply = await connection.run(call(acquire, keys, { instance, nonce, ttl: leaseTtlMs, group }));
+    const reply = await connection.run(call(acquire, keys, { instance, nonce, ttl: leaseTtlMs, group, forAdmin: 0 }));
     this.nonces.delete(id);
     if (reply.status !== 'acquired') return null;
     const { epoch, clean, freeForMs } = reply;

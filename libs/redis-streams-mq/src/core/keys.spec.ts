@@ -26,6 +26,8 @@ describe('the keys are those of the documentation', () => {
       delayedItems: 'streaming:mq:delayed:{orders:p:0}:items',
       delayedSeq: 'streaming:mq:delayed:{orders:p:0}:seq',
       commit: 'streaming:mq:commit:{orders:p:0}',
+      activity: 'streaming:mq:activity:{orders:p:0}',
+      pausedAll: 'streaming:mq:paused:{orders:p:0}',
       paused: 'streaming:mq:paused:{orders:p:0}:billing',
     });
   });

@@ -122,13 +122,15 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     retries: mover,
     retention: trimmer,
   });
+  const onDue = (topic: string, partition: number, group: string): void =>
+    announcements.publish({ type: 'due', topic, partition, group, due: 0 });
   const deadLetters = new DeadLetterQueue({
     connection: patient,
     keys,
     topics: patientTopics,
     clock,
     events,
-    onDue: (topic, partition, group) => announcements.publish({ type: 'due', topic, partition, group, due: 0 }),
+    onDue,
   });
   const admin = new MqAdmin({
     connection: patient,
@@ -137,6 +139,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     events,
     clock,
     defaultPartitionCount: options.defaultPartitionCount,
+    onDue,
     announce: (announcement) => announcements.publish(announcement),
     spread: patientSpread,
     statistics: new Statistics(patientSpread, keys),

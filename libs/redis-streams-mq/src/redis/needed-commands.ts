@@ -63,6 +63,7 @@ export const neededCommands: readonly NeededCommand[] = [
   { name: 'xinfo|consumers', by: 'consume', probe: [key, 'g'] },
   { name: 'xgroup|delconsumer', by: 'consume', probe: [key, 'g', 'c'] },
   { name: 'del', by: 'consume', probe: [key] },
+  { name: 'unlink', by: 'consume', probe: [key] },
   // Listing topics; the memory of streams; ownership that changes hands at once; `waitReplicas`; the look at the server's settings.
   { name: 'sscan', by: 'optional' },
   { name: 'memory|usage', by: 'optional' },

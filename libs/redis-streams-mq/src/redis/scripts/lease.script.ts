@@ -17,16 +17,17 @@ export type AcquireReply =
 
 export const acquire: Script<
   'lease' | 'epoch' | 'paused' | 'pausedAll' | 'activity',
-  'instance' | 'nonce' | 'ttl' | 'group',
+  'instance' | 'nonce' | 'ttl' | 'group' | 'forAdmin',
   AcquireReply
 > = defineScript({
   name: 'acquire',
   keys: ['lease', 'epoch', 'paused', 'pausedAll', 'activity'],
-  args: ['instance', 'nonce', 'ttl', 'group'],
+  args: ['instance', 'nonce', 'ttl', 'group', 'forAdmin'],
   lua: `
 -- Takes a free lease. The epoch key remembers '<epoch>#<nonce>#<clean>@<free for>', or '<epoch>##released@<when>' after
 -- an owner that left in order; the lease holds '<instance>#<epoch>'.
 -- The group's entry in activity is written with it: whoever has set a pause flag finds there all groups that may hold a lease.
+-- forAdmin '1': pauses do not matter, and it is no activity of the group.
 -- Returns { 'acquired', epoch, clean, free for } | { 'held', token, pttl } | { 'paused' }. clean: the owner before released
 -- it. free for: milliseconds since then, 'unknown' when its lease ended by itself, 'never' when there was no owner before.
 -- Twice: the same instance and nonce get the same epoch again, prolonged. Never takes from a living owner.
@@ -47,14 +48,14 @@ if held then
   end
   return { 'held', held, redis.call('PTTL', lease) }
 end
-if redis.call('EXISTS', paused, pausedAll) > 0 then return { 'paused' } end
+if forAdmin ~= '1' and redis.call('EXISTS', paused, pausedAll) > 0 then return { 'paused' } end
 local at = now()
 local clean = how == 'released' and '1' or '0'
 local freeFor = how == '' and 'never' or 'unknown'
 if how == 'released' and tonumber(since) then freeFor = num(math.max(0, at - tonumber(since))) end
 local number = num(math.max(tonumber(last) + 1, at))
 redis.call('SET', epoch, number .. '#' .. nonce .. '#' .. clean .. '@' .. freeFor, 'PX', 604800000)
-redis.call('HSET', activity, group, num(at))
+if forAdmin ~= '1' then redis.call('HSET', activity, group, num(at)) end
 redis.call('SET', lease, instance .. '#' .. number, 'PX', ttl)
 return { 'acquired', number, tonumber(clean), freeFor }`,
   decode: (reply) => {
@@ -91,6 +92,19 @@ local number = string.match(token, '(%d+)$')
 local since = keepLease == '1' and '' or '@' .. num(now())
 if number then redis.call('SET', epoch, number .. '##released' .. since, 'PX', 604800000) end
 if keepLease ~= '1' then redis.call('DEL', lease) end
+return 1`,
+  decode: (reply) => asNumber(reply) === 1,
+});
+
+export const forsake: Script<'lease', 'token', boolean> = defineScript({
+  name: 'forsake',
+  keys: ['lease'],
+  args: ['token'],
+  lua: `
+-- Gives up a lease under which nothing was done: how the ownership before it ended stays as it was, or counts as a death.
+-- Returns 1 if it was ours. Twice: compares the whole token, and the second call finds none.
+if redis.call('GET', lease) ~= token then return 0 end
+redis.call('DEL', lease)
 return 1`,
   decode: (reply) => asNumber(reply) === 1,
 });

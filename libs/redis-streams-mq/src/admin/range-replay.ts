@@ -1,0 +1,116 @@
+import { pause } from '../core/clock.js';
+import { compareStreamIds, isStreamId } from '../core/stream-id.js';
+import { call } from '../redis/script.js';
+import { replayRange } from '../redis/scripts/position.script.js';
+import { chosen, invalidArgument, requireGroup, requireTopic, type AdminDeps } from './admin-deps.js';
+
+/** The id of a message, or a time: milliseconds since the epoch, or a Date. */
+export type RangeEnd = string | number | Date;
+
+export interface ReplayRangeOptions {
+  /** First message, itself included. @defaultValue the oldest that is retained */
+  readonly from?: RangeEnd;
+  /** Last message, itself included. @defaultValue the newest there is now */
+  readonly to?: RangeEnd;
+  /** @defaultValue all of the topic, one after the other */
+  readonly partition?: number;
+  /** At most so many messages. @defaultValue no limit */
+  readonly limit?: number;
+  /** At most so many messages a second. @defaultValue no limit */
+  readonly rate?: number;
+}
+
+export interface ReplayRangeReport {
+  readonly topic: string;
+  readonly group: string;
+  readonly replayed: number;
+  /** False when `limit` ended it and more may be in the range. */
+  readonly complete: boolean;
+  readonly partitions: readonly {
+    readonly partition: number;
+    readonly replayed: number;
+    /** Go on behind it, with `from`, to replay the rest; `null` when the range was empty. */
+    readonly lastId: string | null;
+  }[];
+}
+
+/** Messages that one script copies. */
+const PAGE = 200;
+const LAST_OF_A_MS = '18446744073709551615';
+
+/** Hands retained messages to one group once more, beside what it reads. */
+export class RangeReplay {
+  constructor(private readonly deps: AdminDeps) {}
+
+  /**
+   * Puts the messages of a range before one group again, with their attempts reset and their event ids kept; the group may be
+   * running. They come as retries do: beside newer messages, in order among themselves.
+   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  async replay(topic: string, group: string, options: ReplayRangeOptions = {}): Promise<ReplayRangeReport> {
+    const { limit = Infinity, rate = Infinity } = options;
+    if (limit !== Infinity && (!Number.isSafeInteger(limit) || limit < 1)) {
+      throw invalidArgument('limit must be an integer, 1 or more');
+    }
+    if (typeof rate !== 'number' || !(rate > 0))
+      throw invalidArgument('rate must be a number of messages a second above 0');
+    const from = rangeEnd('from', options.from ?? '-', '0');
+    const to = rangeEnd('to', options.to ?? '+', LAST_OF_A_MS);
+    const meta = await requireTopic(this.deps, topic);
+    const partitions = chosen(options.partition === undefined ? undefined : [options.partition], meta.partitionCount);
+    await requireGroup(this.deps, meta, group);
+    // What comes meanwhile is not in the range, or it might never end.
+    const ends = await this.deps.statistics.ofPartitions(
+      partitions.map((partition) => ({ topic, partition })),
+      { countLimit: 0 },
+    );
+    const startedAt = this.deps.clock.monotonic();
+    const report = {
+      topic,
+      group,
+      replayed: 0,
+      complete: true,
+      partitions: [] as { partition: number; replayed: number; lastId: string | null }[],
+    };
+    for (const [i, partition] of partitions.entries()) {
+      const outcome = ends[i]!;
+      if (!outcome.ok) throw outcome.error;
+      const seen = { partition, replayed: 0, lastId: null as string | null };
+      report.partitions.push(seen);
+      const newest = outcome.value.lastId;
+      if (newest === null) continue;
+      const end = to === '+' || compareStreamIds(to, newest) > 0 ? newest : to;
+      let after = from;
+      for (;;) {
+        const left = Math.min(PAGE, limit - report.replayed, Math.max(1, Math.floor(rate / 10)));
+        if (left === 0) {
+          report.complete = false;
+          return report;
+        }
+        const page = await this.copy(topic, partition, group, after, end, left);
+        seen.replayed += page.count;
+        report.replayed += page.count;
+        seen.lastId = page.last ?? seen.lastId;
+        if (page.count > 0) this.deps.onDue(topic, partition, group);
+        if (!page.more || page.last === null) break;
+        after = `(${page.last}`;
+        const dueMs = (report.replayed / rate) * 1_000 - (this.deps.clock.monotonic() - startedAt);
+        if (dueMs > 0) await pause(this.deps.clock, dueMs);
+      }
+    }
+    return report;
+  }
+
+  private copy(topic: string, partition: number, group: string, from: string, to: string, limit: number) {
+    const keys = this.deps.keys.groupPartition(topic, partition, group);
+    return this.deps.connection.run(call(replayRange, keys, { from, to, limit }));
+  }
+}
+
+/** As XRANGE takes it; `sequence` is which message of a millisecond is meant by the time alone. */
+function rangeEnd(name: string, value: RangeEnd, sequence: string): string {
+  if (value === '-' || value === '+' || isStreamId(value)) return value;
+  const ms = typeof value === 'string' ? NaN : Number(value);
+  if (Number.isSafeInteger(ms) && ms >= 0) return `${ms}-${sequence}`;
+  throw invalidArgument(`${name} must be the id of a message, milliseconds since the epoch, or a Date`);
+}
