@@ -329,7 +329,7 @@ describe('delete and clear', () => {
     await expect(deadLetters.replay(topic, second!.id)).resolves.toBe(false);
     const left = await letters(instance, 2);
     expect(left.map(payloadOf)).toEqual([0, 2]);
-    expect(deleted).toEqual([{ topic, partition: 0, count: 1 }]);
+    expect(deleted).toEqual([{ topic, partition: 0, count: 1, by: 'delete' }]);
     expect(handled.calls).toHaveLength(3);
   });
 

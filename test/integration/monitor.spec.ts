@@ -1,3 +1,4 @@
+import { Registry } from 'prom-client';
 import type { ReceivedMessage } from '../../libs/redis-streams-mq/src/core/handler.js';
 import { TestInstance } from '../support/engine.js';
 import { startRedis, type TestRedis } from '../support/redis-server.js';
@@ -23,7 +24,7 @@ const TABLE = [
   String.raw`streaming:mq:topic:\{${GROUP}\}:(meta|partitions)`,
   String.raw`streaming:mq:members:\{${GROUP}\}(:info)?`,
   `streaming:mq:wake:[^:]+:${GROUP}`,
-  'streaming:mq:topics',
+  'streaming:mq:(topics|reporter)',
   'streaming:mq:announcements',
 ].map((pattern) => new RegExp(`^${pattern}$`));
 /** At the boot each command that is needed is tried on these. */
@@ -33,7 +34,7 @@ const PROBE = new RegExp(String.raw`^(streaming:mq:probe:\{${GROUP}\}|stream:top
 const ALLOWED = new Set(
   (
     'eval evalsha xadd xack xreadgroup xpending xrange xrevrange xlen xdel xgroup pexpire publish subscribe zrem hdel hmget hget ' +
-    'hsetnx sadd scard monitor time info ping client hello select auth wait quit monitor'
+    'hsetnx sadd scard monitor time info ping client hello select auth wait quit monitor sscan'
   ).split(' '),
 );
 const KEYLESS = new Set(['time', 'info', 'ping', 'client', 'hello', 'select', 'auth', 'quit', 'monitor']);
@@ -65,7 +66,12 @@ describe('what Redis is asked to do', () => {
       const isProbe = keys.length > 0 && keys.every((key) => PROBE.test(key));
       if (source !== 'lua' && !isProbe) seen.push({ command, keys });
     });
-    const a = await TestInstance.open({ redis: redis.url, pendingScanIntervalSec: 1 });
+    // With metrics, so that it also reads what concerns all instances.
+    const registry = new Registry();
+    const a = await TestInstance.open(
+      { redis: redis.url, pendingScanIntervalSec: 1, metricsIntervalSec: 0.1 },
+      { registry },
+    );
     const b = await TestInstance.open({ redis: redis.url });
     let handled = 0;
     const handle = ({ payload, context }: ReceivedMessage): void => {

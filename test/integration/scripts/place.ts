@@ -33,6 +33,7 @@ export async function connect(option: RedisOption): Promise<Connection> {
 
 export interface PlaceKeys extends GroupPartitionKeys, TopicKeys, MemberKeys {
   readonly topics: string;
+  readonly reporter: string;
   readonly dedup: string;
   readonly wake: string;
 }
@@ -56,6 +57,7 @@ export class Place {
       ...keys.topic(topic),
       ...keys.members(this.group),
       topics: keys.topics,
+      reporter: keys.reporter,
       dedup: keys.dedup(topic, partition, 'id-1'),
       wake: keys.wake('i1', this.group),
     };

@@ -1,5 +1,6 @@
 import { call, callMulti, type ScriptCall } from '../../../libs/redis-streams-mq/src/redis/script.js';
 import { dlqPage, replay } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import { dlqTally } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-tally.script.js';
 import {
   acquire,
   forsake,
@@ -24,6 +25,7 @@ import {
   walkStream,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/position.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
+import { report } from '../../../libs/redis-streams-mq/src/redis/scripts/report.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
@@ -394,6 +396,42 @@ export const scriptCases: readonly ScriptCase[] = [
     },
     call: ({ keys }) => call(dlqPage, keys, { start: '-', stop: '+', count: 10, newestFirst: 0 }),
     reply: ([id]) => [{ id, metadata: expect.any(Map), fields: [Buffer.from('payload'), Buffer.from('message 0')] }],
+    inFullRedis: 'goes on',
+  }),
+  using(dlqTally, {
+    arrange: async (place) => {
+      const ids = await place.pending(3);
+      for (const id of ids) await place.dead(id);
+      return [(await place.redis.run(call(dlqTally, place.keys, { after: '0-0', limit: 10 }))).upTo];
+    },
+    call: ({ keys }) => call(dlqTally, keys, { after: '0-0', limit: 10 }),
+    reply: ([upTo], { group }) => ({
+      length: 3,
+      upTo,
+      isWhole: true,
+      counts: [{ group, reason: 'exhausted', count: 3 }],
+    }),
+    inFullRedis: 'goes on',
+  }),
+  using(report, {
+    as: 'nobody reports',
+    arrange: async () => [],
+    call: ({ keys }) => call(report, keys, { token: 'i1', ttl: 60_000 }),
+    reply: () => ({ isOurs: true, pttl: 60_000 }),
+    inFullRedis: 'goes on',
+  }),
+  using(report, {
+    as: 'another reports',
+    arrange: async ({ redis, keys }) => (await redis.send('SET', keys.reporter, 'i2', 'PX', 60_000), []),
+    call: ({ keys }) => call(report, keys, { token: 'i1', ttl: 60_000 }),
+    reply: () => ({ isOurs: false, pttl: number }),
+    inFullRedis: 'goes on',
+  }),
+  using(report, {
+    as: 'given up',
+    arrange: async ({ redis, keys }) => (await redis.send('SET', keys.reporter, 'i1', 'PX', 60_000), []),
+    call: ({ keys }) => call(report, keys, { token: 'i1', ttl: 0 }),
+    reply: () => ({ isOurs: false, pttl: number }),
     inFullRedis: 'goes on',
   }),
   using(partitionStats, {

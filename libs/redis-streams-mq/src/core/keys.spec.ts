@@ -50,6 +50,7 @@ describe('the keys are those of the documentation', () => {
     });
     expect(keys.wake('consumer-1', 'billing')).toBe('streaming:mq:wake:consumer-1:billing');
     expect(keys.topics).toBe('streaming:mq:topics');
+    expect(keys.reporter).toBe('streaming:mq:reporter');
   });
 
   it('begin with the prefixes that were configured', () => {

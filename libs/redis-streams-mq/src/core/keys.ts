@@ -43,6 +43,8 @@ export class Keys {
   readonly topics: string;
   /** Pub/sub channel on which members announce themselves and what they release. */
   readonly announcements: string;
+  /** Who reports what concerns all instances. */
+  readonly reporter: string;
 
   constructor(
     private readonly control: string,
@@ -50,6 +52,7 @@ export class Keys {
   ) {
     this.topics = `${control}:topics`;
     this.announcements = `${control}:announcements`;
+    this.reporter = `${control}:reporter`;
   }
 
   topic(topic: string): TopicKeys {

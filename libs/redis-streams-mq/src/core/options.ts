@@ -365,6 +365,16 @@ export interface MqOptions<R = unknown> {
   readonly metricsEnabled?: boolean;
 
   /**
+   * How often one of the instances reads what concerns all of them (lag, pending, dead letters, ...) for its metrics, in
+   * seconds; at least 0.1. A scrape shows the last values and costs Redis nothing.
+   *
+   * Reading goes in small steps and takes longer than this where there are thousands of partitions; `sample_age_ms` says
+   * how old the values are.
+   * @defaultValue 15
+   */
+  readonly metricsIntervalSec?: number;
+
+  /**
    * Turns payloads into bytes and back. Everyone who shares a topic needs the same.
    * @defaultValue jsonSerializer
    */
@@ -398,4 +408,6 @@ export interface ResolvedMqOptions extends Readonly<Required<Omit<MqOptions, Wit
   readonly retryMoverIntervalMs: number;
   /** `trimIntervalSec` in whole ms. */
   readonly trimIntervalMs: number;
+  /** `metricsIntervalSec` in whole ms. */
+  readonly metricsIntervalMs: number;
 }

@@ -79,6 +79,7 @@ const validOptions: fc.Arbitrary<Partial<MqOptions>> = (() => {
       bootTimeoutMs: ms(1),
       redisTimeoutMs: ms(5000),
       metricsEnabled: fc.boolean(),
+      metricsIntervalSec: sec(100),
       serializer: fc.constant({ serialize: () => Buffer.alloc(0), deserialize: () => null }),
       partitioner: fc.constant(() => 0),
     } satisfies { [K in keyof MqOptions]-?: fc.Arbitrary<unknown> },
@@ -143,6 +144,7 @@ describe('resolveOptions', () => {
       bootTimeoutMs: 10_000,
       redisTimeoutMs: 5000,
       metricsEnabled: true,
+      metricsIntervalSec: 15,
       serializer: jsonSerializer,
       partitioner: undefined,
       leaseTtlMs: 15_000,
@@ -151,6 +153,7 @@ describe('resolveOptions', () => {
       pendingScanIntervalMs: 30_000,
       retryMoverIntervalMs: 1000,
       trimIntervalMs: 60_000,
+      metricsIntervalMs: 15_000,
     });
   });
 
@@ -179,6 +182,7 @@ describe('resolveOptions', () => {
         expect(new Set(Object.keys(resolved))).toEqual(new Set(Object.keys(resolve({}))));
         expect(resolved.leaseTtlMs / 1000).toBe(resolved.leaseTtlSeconds);
         expect(Number.isInteger(resolved.trimIntervalMs)).toBe(true);
+        expect(Number.isInteger(resolved.metricsIntervalMs)).toBe(true);
       }),
     );
   });

@@ -89,6 +89,7 @@ export const mqOptionRules: { readonly [K in RuledOption]: OptionRule<ResolvedMq
   bootTimeoutMs: milliseconds(10_000, 1),
   redisTimeoutMs: milliseconds(5000, 100),
   metricsEnabled: flag(true),
+  metricsIntervalSec: seconds(15, 100),
   serializer: implementation(
     jsonSerializer,
     'an object with serialize() and deserialize()',
@@ -199,6 +200,7 @@ export function resolveOptions(options: MqOptions | KebabOptions<MqOptions>): Re
     pendingScanIntervalMs: toMs(checked.pendingScanIntervalSec),
     retryMoverIntervalMs: toMs(checked.retryMoverIntervalSec),
     trimIntervalMs: toMs(checked.trimIntervalSec),
+    metricsIntervalMs: toMs(checked.metricsIntervalSec),
   });
   for (const rule of crossRules) {
     if (!rule.of.some((name) => wrong.has(name)) && rule.broken(resolved)) problems.push(rule.problem(resolved));

@@ -5,6 +5,17 @@ export interface MetricDefinition {
   readonly labels: readonly string[];
 }
 
+export interface GaugeDefinition extends MetricDefinition {
+  /** What becomes of readings of the same labels, as those beyond a limit have. @default sum */
+  readonly merge?: 'sum' | 'max';
+}
+
+/** One value of a gauge, its labels in the order of the definition. */
+export interface Reading {
+  readonly labels: readonly string[];
+  readonly value: number;
+}
+
 export interface HistogramDefinition extends MetricDefinition {
   /** Upper bounds in milliseconds. */
   readonly buckets: readonly number[];
@@ -181,6 +192,7 @@ export const histogramDefinitions = {
   },
 } as const;
 
+/** Of one instance each; see `clusterGaugeDefinitions`. */
 export const gaugeDefinitions = {
   inflight: {
     name: 'redis_streaming_mq_inflight',
@@ -195,6 +207,11 @@ export const gaugeDefinitions = {
   moverAge: {
     name: 'redis_streaming_mq_mover_age_ms',
     help: 'Milliseconds since the mover of retries and delayed messages last went round without a fault',
+    labels: [],
+  },
+  reporter: {
+    name: 'redis_streaming_mq_reporter',
+    help: '1 on the instance that exports what concerns all instances, 0 on the others',
     labels: [],
   },
   maxInflight: {
@@ -218,3 +235,144 @@ export const gaugeDefinitions = {
     labels: [],
   },
 } as const;
+
+/**
+ * What all instances share, exported by the reporter alone, from its last sample: a sum over the instances is the value.
+ * Over the partitions of a topic they are summed up, ages are the highest.
+ */
+export const clusterGaugeDefinitions = {
+  topics: {
+    name: 'redis_streaming_mq_topics_total',
+    help: 'Topics',
+    labels: [],
+    merge: 'sum',
+  },
+  partitions: {
+    name: 'redis_streaming_mq_partitions',
+    help: 'Partitions of the topic',
+    labels: ['topic'],
+    merge: 'sum',
+  },
+  messages: {
+    name: 'redis_streaming_mq_messages_total',
+    help: 'Messages that the topic holds, handled ones that are retained included',
+    labels: ['topic'],
+    merge: 'sum',
+  },
+  frontierAge: {
+    name: 'redis_streaming_mq_frontier_age_ms',
+    help: 'Age in milliseconds of the oldest message on the partitions that some group has not settled: where retention must stop',
+    labels: ['topic'],
+    merge: 'max',
+  },
+  delayed: {
+    name: 'redis_streaming_mq_delayed',
+    help: 'Delayed messages that wait for their time',
+    labels: ['topic'],
+    merge: 'sum',
+  },
+  delayedOverdue: {
+    name: 'redis_streaming_mq_delayed_overdue_ms',
+    help: 'Milliseconds since the earliest delayed message became due; 0 when none is',
+    labels: ['topic'],
+    merge: 'max',
+  },
+  deadLetters: {
+    name: 'redis_streaming_mq_dlq_total',
+    help: 'Dead letters, by the group they died for and the reason; (uncounted) while those of a large queue are being counted',
+    labels: ['topic', 'group', 'reason'],
+    merge: 'sum',
+  },
+  lag: {
+    name: 'redis_streaming_mq_lag',
+    help: 'Messages that the group has not settled: undelivered, pending and waiting for a retry',
+    labels: ['topic', 'group'],
+    merge: 'sum',
+  },
+  lagAge: {
+    name: 'redis_streaming_mq_lag_age_ms',
+    help: 'Age in milliseconds of the oldest message that the group has not settled; 0 when all are',
+    labels: ['topic', 'group'],
+    merge: 'max',
+  },
+  pending: {
+    name: 'redis_streaming_mq_pending',
+    help: 'Messages delivered to the group and not yet settled',
+    labels: ['topic', 'group'],
+    merge: 'sum',
+  },
+  oldestPendingIdle: {
+    name: 'redis_streaming_mq_oldest_pending_idle_ms',
+    help: 'Milliseconds since the pending message with the lowest id was delivered',
+    labels: ['topic', 'group'],
+    merge: 'max',
+  },
+  retryBucket: {
+    name: 'redis_streaming_mq_retry_bucket',
+    help: 'Messages that wait for their next attempt',
+    labels: ['topic', 'group'],
+    merge: 'sum',
+  },
+  retryOverdue: {
+    name: 'redis_streaming_mq_retry_overdue_ms',
+    help: 'Milliseconds since the earliest retry became due; 0 when none is',
+    labels: ['topic', 'group'],
+    merge: 'max',
+  },
+  unowned: {
+    name: 'redis_streaming_mq_unowned_partitions',
+    help: 'Partitions that no instance owns for the group, paused ones left out',
+    labels: ['topic', 'group'],
+    merge: 'sum',
+  },
+  paused: {
+    name: 'redis_streaming_mq_paused_partitions',
+    help: 'Partitions on which the group is paused',
+    labels: ['topic', 'group'],
+    merge: 'sum',
+  },
+  memoryUsed: {
+    name: 'redis_streaming_mq_redis_memory_used_bytes',
+    help: 'Memory that Redis uses, over all masters',
+    labels: [],
+    merge: 'sum',
+  },
+  memoryRatio: {
+    name: 'redis_streaming_mq_redis_memory_ratio',
+    help: 'Used memory by maxmemory of the fullest master; 0 without a limit',
+    labels: [],
+    merge: 'max',
+  },
+  evictedKeys: {
+    name: 'redis_streaming_mq_redis_evicted_keys',
+    help: 'Keys that Redis threw away for want of memory since its start, over all masters; messages may be among them',
+    labels: [],
+    merge: 'sum',
+  },
+  mayEvict: {
+    name: 'redis_streaming_mq_redis_may_evict',
+    help: '1 when the maxmemory-policy of a master is not noeviction',
+    labels: [],
+    merge: 'max',
+  },
+  sampleAge: {
+    name: 'redis_streaming_mq_sample_age_ms',
+    help: 'Milliseconds since the values for all instances were read',
+    labels: [],
+    merge: 'max',
+  },
+  sampleDuration: {
+    name: 'redis_streaming_mq_sample_duration_ms',
+    help: 'Milliseconds that reading them took',
+    labels: [],
+    merge: 'max',
+  },
+  sampleLeftOut: {
+    name: 'redis_streaming_mq_sample_left_out_topics',
+    help: 'Topics that could not be read whole and have no values for all instances',
+    labels: [],
+    merge: 'max',
+  },
+} as const;
+
+export type ClusterGaugeName = keyof typeof clusterGaugeDefinitions;

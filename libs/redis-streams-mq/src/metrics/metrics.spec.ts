@@ -1,6 +1,12 @@
 import { Counter, Histogram, register, Registry, type OpenMetricsContentType } from 'prom-client';
 import { MqEvents, type MqEventMap } from '../core/events.js';
-import { counterDefinitions, gaugeDefinitions, histogramDefinitions } from './metric-definitions.js';
+import {
+  clusterGaugeDefinitions,
+  counterDefinitions,
+  gaugeDefinitions,
+  histogramDefinitions,
+  type ClusterGaugeName,
+} from './metric-definitions.js';
 import { MqMetrics, type MetricGauges, type MqMetricsDeps } from './metrics.js';
 
 const partition = { topic: 'orders', partition: 3 };
@@ -15,6 +21,8 @@ const idle: MetricGauges = {
   maxLeasedPartitions: () => 0,
   leasedPartitions: () => 0,
   eligiblePartitions: () => 0,
+  isReporting: () => false,
+  cluster: () => ({}),
 };
 
 const opened: MqMetrics[] = [];
@@ -32,7 +40,9 @@ function instance(deps: Partial<MqMetricsDeps> = {}) {
 
 /** Every sample as `name{labels sorted by name} value`, without the gauges unless asked for. */
 async function series(registry: MqMetricsDeps['registry'], { gauges = false } = {}): Promise<string[]> {
-  const gaugeNames = Object.values(gaugeDefinitions).map((definition) => definition.name as string);
+  const gaugeNames = Object.values({ ...gaugeDefinitions, ...clusterGaugeDefinitions }).map(
+    ({ name }) => name as string,
+  );
   return (await registry.metrics())
     .split('\n')
     .filter((line) => line !== '' && !line.startsWith('#'))
@@ -238,10 +248,17 @@ describe('MqMetrics, events', () => {
   });
 
   it('feeds every metric it defines', async () => {
-    const { events, registry } = instance();
+    const readings = Object.entries(clusterGaugeDefinitions).map(([name, { labels }]) => [
+      name,
+      [{ labels, value: 1 }],
+    ]);
+    const cluster = () => Object.fromEntries(readings) as ReturnType<MetricGauges['cluster']>;
+    const { events, registry } = instance({ gauges: { ...idle, cluster } });
     for (const [, emissions] of cases) for (const [event, payload] of emissions) events.emit(event, payload);
     const lines = await series(registry, { gauges: true });
-    const definitions = [counterDefinitions, histogramDefinitions, gaugeDefinitions].flatMap((of) => Object.values(of));
+    const definitions = [counterDefinitions, histogramDefinitions, gaugeDefinitions, clusterGaugeDefinitions].flatMap(
+      (of): { name: string }[] => Object.values(of),
+    );
     const unfed = definitions.filter(({ name }) => !lines.some((line) => line.startsWith(name)));
     expect(unfed).toEqual([]);
     expect(new Set(definitions.map(({ name }) => name)).size).toBe(definitions.length);
@@ -278,6 +295,8 @@ describe('MqMetrics, gauges', () => {
       maxLeasedPartitions: () => 16,
       leasedPartitions: () => 4,
       eligiblePartitions: () => 8,
+      isReporting: () => true,
+      cluster: () => ({ lag: [{ labels: ['orders', 'billing'], value: 2 * inflight }] }),
     };
     const { registry } = instance({ gauges });
     const expected = (now: number) => [
@@ -288,10 +307,51 @@ describe('MqMetrics, gauges', () => {
       'redis_streaming_mq_max_leased_partitions{mq="default"} 16',
       'redis_streaming_mq_leased_partitions{mq="default"} 4',
       'redis_streaming_mq_eligible_partitions{mq="default"} 8',
+      'redis_streaming_mq_reporter{mq="default"} 1',
+      `redis_streaming_mq_lag{group="billing",mq="default",topic="orders"} ${now * 2}`,
     ];
     expect(await series(registry, { gauges: true })).toEqual(expected(3));
     inflight = 0;
     expect(await series(registry, { gauges: true })).toEqual(expected(0));
+  });
+
+  it('shows of all instances what the sample says, and nothing that it says no more', async () => {
+    let readings: ReturnType<MetricGauges['cluster']> = {
+      topics: [{ labels: [], value: 2 }],
+      lagAge: [
+        { labels: ['orders', 'billing'], value: 5 },
+        { labels: ['users', 'billing'], value: 9 },
+      ],
+    };
+    const { registry } = instance({ gauges: { ...idle, cluster: () => readings } });
+    const clusterNames = Object.values(clusterGaugeDefinitions).map(({ name }) => name as string);
+    const ofAll = async () =>
+      (await series(registry, { gauges: true })).filter((line) =>
+        clusterNames.includes(line.slice(0, line.indexOf('{'))),
+      );
+    expect(await ofAll()).toEqual([
+      'redis_streaming_mq_topics_total{mq="default"} 2',
+      'redis_streaming_mq_lag_age_ms{group="billing",mq="default",topic="orders"} 5',
+      'redis_streaming_mq_lag_age_ms{group="billing",mq="default",topic="users"} 9',
+    ]);
+    readings = { lagAge: [{ labels: ['users', 'billing'], value: 1 }] };
+    expect(await ofAll()).toEqual(['redis_streaming_mq_lag_age_ms{group="billing",mq="default",topic="users"} 1']);
+    readings = {};
+    expect(await ofAll()).toEqual([]);
+  });
+
+  it('bounds the labels of what concerns all: counts beyond are summed up, of ages the highest is shown', async () => {
+    const of = (name: ClusterGaugeName): ReturnType<MetricGauges['cluster']> => ({
+      [name]: Array.from({ length: 2_000 }, (_, i) => ({ labels: [`t${i}`, 'billing'], value: i })),
+    });
+    const readings = { ...of('lag'), ...of('lagAge') };
+    const { registry } = instance({ gauges: { ...idle, cluster: () => readings }, maxTopics: 10 });
+    const lines = await series(registry, { gauges: true });
+    const count = (name: string) => lines.filter((line) => line.startsWith(`${name}{`)).length;
+    expect([count('redis_streaming_mq_lag'), count('redis_streaming_mq_lag_age_ms')]).toEqual([11, 11]);
+    const sum = (2_000 * 1_999) / 2 - 45;
+    expect(lines).toContain(`redis_streaming_mq_lag{group="billing",mq="default",topic="(other)"} ${sum}`);
+    expect(lines).toContain('redis_streaming_mq_lag_age_ms{group="billing",mq="default",topic="(other)"} 1999');
   });
 
   it('leaves a gauge out that cannot be read, warns once, and does not fail the scrape', async () => {

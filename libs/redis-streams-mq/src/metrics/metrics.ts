@@ -1,12 +1,17 @@
 import type { Counter, Histogram } from 'prom-client';
 import type { GroupPartitionRef, MqEventMap, MqEventName, MqEvents, PartitionRef } from '../core/events.js';
 import { BoundedLabel, OTHER_LABEL } from './bounded-label.js';
+import type { Readings } from './cluster-sample.js';
 import {
+  clusterGaugeDefinitions,
   counterDefinitions,
   gaugeDefinitions,
   histogramDefinitions,
+  type ClusterGaugeName,
+  type GaugeDefinition,
   type HistogramDefinition,
   type MetricDefinition,
+  type Reading,
 } from './metric-definitions.js';
 import { MetricSeries } from './metric-series.js';
 import { addGaugeSource, sharedCounter, sharedHistogram, type MetricsRegistry } from './shared-metrics.js';
@@ -21,6 +26,10 @@ export interface MetricGauges {
   maxLeasedPartitions(): number;
   leasedPartitions(): number;
   eligiblePartitions(): number;
+  /** Whether this instance exports what concerns all. */
+  isReporting(): boolean;
+  /** What it exports then: the last sample, never a question to Redis. */
+  cluster(): Readings;
 }
 
 export interface MqMetricsDeps {
@@ -38,6 +47,7 @@ export interface MqMetricsDeps {
 
 /** Loops have some twenty kinds, error codes are fewer; the limit guards against names that carry more than a kind. */
 const MAX_KINDS = 64;
+const MAX_GROUPS = 500;
 
 type Increment = Counter.Internal;
 type Observation = Histogram.Internal<string>;
@@ -49,6 +59,7 @@ type GroupPartitionLabels = readonly ['topic', 'partition', 'group'];
  * registry and differ in the label `mq`. Labels never hold a key, an id or an error text.
  */
 export class MqMetrics {
+  private readonly maxTopics: number;
   private readonly topics: BoundedLabel;
   private readonly kinds = new BoundedLabel(MAX_KINDS);
   private readonly codes = new BoundedLabel(MAX_KINDS);
@@ -56,7 +67,8 @@ export class MqMetrics {
   private readonly undo: (() => void)[] = [];
 
   constructor(private readonly deps: MqMetricsDeps) {
-    this.topics = new BoundedLabel(deps.maxTopics ?? 1_000);
+    this.maxTopics = deps.maxTopics ?? 1_000;
+    this.topics = new BoundedLabel(this.maxTopics);
     this.countMessages();
     this.countOwnership();
     this.countTrouble();
@@ -196,6 +208,19 @@ export class MqMetrics {
     this.gauge(gaugeDefinitions.maxLeasedPartitions, () => gauges.maxLeasedPartitions());
     this.gauge(gaugeDefinitions.leasedPartitions, () => gauges.leasedPartitions());
     this.gauge(gaugeDefinitions.eligiblePartitions, () => gauges.eligiblePartitions());
+    this.gauge(gaugeDefinitions.reporter, () => Number(gauges.isReporting()));
+    for (const name of Object.keys(clusterGaugeDefinitions) as ClusterGaugeName[]) {
+      const definition: GaugeDefinition = clusterGaugeDefinitions[name];
+      this.addGauge(definition, () => this.bounded(definition.labels, gauges.cluster()[name] ?? []));
+    }
+  }
+
+  /** The first values of each label as they are, in the order of the sample, which is that of their names. */
+  private bounded(names: readonly string[], readings: readonly Reading[]): readonly Reading[] {
+    if (names.length === 0) return readings;
+    const limits: Record<string, number> = { topic: this.maxTopics, group: MAX_GROUPS };
+    const bounds = names.map((name) => new BoundedLabel(limits[name] ?? MAX_KINDS));
+    return readings.map(({ labels, value }) => ({ labels: labels.map((text, i) => bounds[i]!.of(text)), value }));
   }
 
   private on<E extends MqEventName>(event: E, listener: (payload: MqEventMap[E]) => void): void {
@@ -225,10 +250,17 @@ export class MqMetrics {
     return series;
   }
 
-  private gauge(definition: MetricDefinition, read: () => number | undefined): void {
+  private gauge(definition: GaugeDefinition, read: () => number | undefined): void {
+    this.addGauge(definition, () => {
+      const value = read();
+      return value === undefined ? [] : [{ labels: [], value }];
+    });
+  }
+
+  private addGauge(definition: GaugeDefinition, read: () => readonly Reading[]): void {
     const { events, name, registry } = this.deps;
     let hasWarned = false;
-    const source = (): number | undefined => {
+    const source = (): readonly Reading[] => {
       try {
         return read();
       } catch (error) {
@@ -236,7 +268,7 @@ export class MqMetrics {
         const fields = { metric: definition.name, mq: name, error };
         if (!hasWarned) events.emit('warning', { message: 'a gauge cannot be read; its series is left out', fields });
         hasWarned = true;
-        return undefined;
+        return [];
       }
     };
     this.undo.push(addGaugeSource(registry, definition, name, source, this.onClash));

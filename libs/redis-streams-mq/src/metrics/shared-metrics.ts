@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type OpenMetricsContentType, type Registry } from 'prom-client';
-import type { HistogramDefinition, MetricDefinition } from './metric-definitions.js';
+import type { GaugeDefinition, HistogramDefinition, MetricDefinition, Reading } from './metric-definitions.js';
 
 /** A registry of either exposition format. */
 export type MetricsRegistry = Registry | Registry<OpenMetricsContentType>;
@@ -7,8 +7,8 @@ export type MetricsRegistry = Registry | Registry<OpenMetricsContentType>;
 /** Told about a name that belongs to an unlike metric of the application's. */
 export type OnClash = (name: string) => void;
 
-/** What to add to a gauge; `undefined` when there is nothing to say. */
-export type GaugeSource = () => number | undefined;
+/** What a gauge shows; none when there is nothing to say. Labels in the order of the definition, without `mq`. */
+export type GaugeSource = () => readonly Reading[];
 
 /** Marks gauges whose `collect` reads the sources kept here; on the gauge for the reason given in metric-series.ts. */
 const SOURCES = Symbol.for('nestjs-redis-streams-mq.gauge-sources');
@@ -27,12 +27,12 @@ export function sharedHistogram(
 }
 
 /**
- * Adds `source` to the series of `mq`, which shows the sum of its sources at each scrape. Returns what takes it away;
- * the series goes with its last source.
+ * Adds `source` to the gauge, whose series at each scrape are exactly what its sources say then: readings of the same
+ * labels are merged, and a series that nobody speaks of any more is gone. Returns what takes the source away.
  */
 export function addGaugeSource(
   registry: MetricsRegistry,
-  definition: MetricDefinition,
+  definition: GaugeDefinition,
   mq: string,
   source: GaugeSource,
   onClash: OnClash,
@@ -42,7 +42,8 @@ export function addGaugeSource(
     const created = new Gauge({
       ...base,
       collect() {
-        for (const [name, of] of sources) collectInto(this, name, of);
+        this.reset();
+        for (const [name, of] of sources) collectInto(this, definition, name, of);
       },
     });
     return Object.assign(created, { [SOURCES]: sources });
@@ -51,19 +52,28 @@ export function addGaugeSource(
   const ofThisName = sources.get(mq) ?? new Set();
   sources.set(mq, ofThisName.add(source));
   return () => {
-    if (!ofThisName.delete(source) || ofThisName.size > 0) return;
-    sources.delete(mq);
-    gauge.remove({ mq });
+    if (ofThisName.delete(source) && ofThisName.size === 0) sources.delete(mq);
   };
 }
 
-function collectInto(gauge: Gauge, mq: string, sources: ReadonlySet<GaugeSource>): void {
-  const values = [...sources].map((read) => read()).filter((value) => value !== undefined);
-  if (values.length === 0) return gauge.remove({ mq });
-  gauge.set(
-    { mq },
-    values.reduce((sum, value) => sum + value, 0),
-  );
+function collectInto(
+  gauge: Gauge,
+  { labels: names, merge = 'sum' }: GaugeDefinition,
+  mq: string,
+  sources: ReadonlySet<GaugeSource>,
+): void {
+  const merged = new Map<string, Reading>();
+  for (const source of sources) {
+    for (const { labels, value } of source()) {
+      const id = labels.join('\0');
+      const other = merged.get(id)?.value;
+      const both = other === undefined ? value : merge === 'sum' ? other + value : Math.max(other, value);
+      merged.set(id, { labels, value: both });
+    }
+  }
+  for (const { labels, value } of merged.values()) {
+    gauge.set({ mq, ...Object.fromEntries(names.map((name, i) => [name, labels[i] ?? ''])) }, value);
+  }
 }
 
 interface MetricBase {

@@ -10,7 +10,9 @@ import { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
 import { MqHealth, type HealthProbe, type LoopState } from '../health/health.js';
+import { ClusterSampler } from '../metrics/cluster-sampler.js';
 import { MqMetrics } from '../metrics/metrics.js';
+import { Reporter } from '../metrics/reporter.js';
 import type { MetricsRegistry } from '../metrics/shared-metrics.js';
 import { MqProducer } from '../producer/producer.js';
 import { Announcements } from '../redis/announcements.js';
@@ -166,6 +168,26 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
       ...consumer.troubles,
     }),
   });
+  const sampler = new ClusterSampler({
+    connection: command,
+    keys,
+    clock,
+    topics,
+    statistics,
+    timeoutMs: options.redisTimeoutMs,
+  });
+  const reporter = new Reporter({
+    connection: control,
+    reporterKey: keys.reporter,
+    token: instance,
+    clock,
+    events,
+    random,
+    leaseTtlMs: options.leaseTtlMs,
+    renewIntervalMs: options.renewIntervalMs,
+    intervalMs: options.metricsIntervalMs,
+    sample: (goesOn, signal) => sampler.sample(goesOn, signal),
+  });
   const metrics =
     registry === undefined || !options.metricsEnabled
       ? null
@@ -181,6 +203,8 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
             maxLeasedPartitions: () => options.maxLeasedPartitionsPerConsumer,
             leasedPartitions: () => consumer.ownedCount,
             eligiblePartitions: () => consumer.eligibleCount,
+            isReporting: () => reporter.isReporting,
+            cluster: () => reporter.readings,
           },
         });
 
@@ -275,6 +299,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
         const hasLooked = (await control.whenConnected(FIRST_LOOK_MS)) && (await look(use));
         if (!hasLooked) refuseRefused();
         if (!hasLooked) void lookLater(use);
+        if (metrics !== null) reporter.start();
       } catch (error) {
         connections.close();
         throw error;
@@ -287,6 +312,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     async close(): Promise<void> {
       await consumer.stop(options.drainTimeoutMs);
       await producer.close(CLOSE_TIMEOUT_MS);
+      await reporter.stop();
       metrics?.close();
       connections.close();
     },

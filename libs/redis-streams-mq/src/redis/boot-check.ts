@@ -1,6 +1,7 @@
 import type { MqEvents } from '../core/events.js';
 import type { Connection } from './connection.js';
 import { asText } from './reply.js';
+import { infoFields } from './server-state.js';
 
 const OLDEST: readonly [number, number] = [6, 2];
 
@@ -35,14 +36,10 @@ export async function checkServer(connection: Connection, events: MqEvents): Pro
 }
 
 async function info(connection: Connection, section: string): Promise<Map<string, string>> {
-  const fields = new Map<string, string>();
   try {
-    for (const line of asText(await connection.send('INFO', section)).split('\r\n')) {
-      const colon = line.indexOf(':');
-      if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 1));
-    }
+    return infoFields(asText(await connection.send('INFO', section)));
   } catch {
     // Refused: nothing can be said.
+    return new Map();
   }
-  return fields;
 }
