@@ -1,4 +1,4 @@
-// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo` and `torture`.
+// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo`, `torture` and `bench`.
 import './setup.mjs';
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -9,7 +9,7 @@ import { ensureRedis, hasDocker, howToGetRedis, installServer } from './redis.mj
 const root = join(import.meta.dirname, '..');
 const installed = (file) => join(root, 'node_modules', file);
 
-const jobs = { jest, demo, torture };
+const jobs = { jest, demo, torture, bench };
 const [what = '', ...args] = process.argv.slice(2);
 const [job, detail] = what.split(':');
 
@@ -59,6 +59,16 @@ async function torture(tortureArgs) {
   if (!server) throw new Error(howToGetRedis());
   const flags = ['--conditions=@redis-streams-mq/source', '--import', '@swc-node/register/esm-register'];
   return run(join(root, 'test/torture/main.ts'), tortureArgs, { MQ_REDIS_SERVER: server }, flags);
+}
+
+/** Builds the library and the bench; each of its runs starts servers of its own. */
+async function bench(benchArgs) {
+  const server = findServer() ?? (installServer() ? findServer() : undefined);
+  if (!server) throw new Error(howToGetRedis());
+  const projects = ['tsconfig.build.json', 'bench/tsconfig.build.json'].map((file) => join(root, file));
+  const built = await run(installed('typescript/bin/tsc'), ['-b', ...projects]);
+  if (built !== 0) return built;
+  return run(join(root, 'bench/dist/bench/src/main.js'), benchArgs, { MQ_REDIS_SERVER: server });
 }
 
 /** Runs a script of Node's and resolves with its exit code. */

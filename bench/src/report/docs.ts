@@ -1,0 +1,84 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { rootFolder } from '../folders.js';
+import type { MeasuredRow, ScenarioResult } from '../runner.js';
+import type { Machine, Versions } from './machine.js';
+import { formatNumber } from './table.js';
+
+export function writeDocs(machine: Machine, versions: Versions, results: readonly ScenarioResult[]): void {
+  writeFileSync(join(rootFolder, 'docs/benchmarks.md'), benchmarksPage(machine, versions, results));
+}
+
+export function benchmarksPage(machine: Machine, versions: Versions, results: readonly ScenarioResult[]): string {
+  const targets = results
+    .flatMap(({ rows }) => rows)
+    .filter(({ row }) => row.checks !== undefined && row.checks.length > 0);
+  return [
+    '# Benchmarks',
+    '',
+    '<!-- Written by `npm run bench`; change bench/src/report/docs.ts, not this page. -->',
+    '',
+    INTRODUCTION,
+    '',
+    '## Targets and what was measured',
+    '',
+    '| row | target | measured | met |',
+    '| --- | --- | --- | --- |',
+    ...targets.map(targetLine),
+    '',
+    '## Machine',
+    '',
+    `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGb} GB, ${machine.system}; load average ${machine.load} at the end of the run; ${machine.date}.`,
+    '',
+    Object.entries(versions)
+      .map(([name, version]) => `${name} ${version}`)
+      .join(', '),
+    '',
+    '## All rows',
+    '',
+    ...results.flatMap(scenarioSection),
+  ].join('\n');
+}
+
+const INTRODUCTION = `Made by \`npm run bench\`, which starts its servers itself. \`npm run bench -- --help\` shows its options.
+
+- Each contender runs in a process of its own, with its own client library, on the same server where it uses Redis. In each round all
+  of them take their turn, beginning with another one each time; the first round warms up and does not count.
+- Numbers are medians of the rounds, with the lowest and highest. A ratio is the median of the ratios of each round, of values measured next to
+  each other; above 1 ours is better, whatever the unit. Compare ratios, not absolute numbers: those belong to the machine and to what else it did.
+- **raw** is ioredis sending the commands that the task needs and nothing else: the limit. It has no leases, no recovery and no order after a crash.
+- Payloads are JSON objects of exactly 130 B, 1 KB or 16 KB; every contender serializes and parses them.
+- Unless a row says otherwise, Redis keeps an append-only file with \`appendfsync everysec\` for all that use it. NATS JetStream then stores in files
+  (its server writes through and syncs every two minutes: weaker), RabbitMQ has durable queues, persistent messages and publisher confirms (it syncs before
+  it confirms: stronger). With durability off all of them keep messages in memory only. BullMQ, the stream library and RabbitMQ have no partitions.
+- \`.cpu\` rows are processor time for each message, of the client's process and the server together: they depend less on what else the machine does.`;
+
+function targetLine({ row, medians, ratios, met }: MeasuredRow): string {
+  const [own] = Object.entries(medians);
+  const measured = [
+    `${formatNumber(own![1])} ${row.unit}`,
+    ...Object.entries(ratios).map(([entry, ratio]) => `${formatNumber(ratio)} x ${entry}`),
+  ];
+  const targets = (row.checks ?? []).map(({ text }) => text).join('; ');
+  return `| \`${row.name}\` | ${targets} | ${measured.join(', ')} | ${met === null ? 'not judged' : met ? 'yes' : '**no**'} |`;
+}
+
+function scenarioSection({ rows, skipped, rounds }: ScenarioResult): string[] {
+  const { scenario, durability } = rows[0]!;
+  return [
+    `### ${scenario.name}`,
+    '',
+    `${scenario.description} Durability: ${durability}. ${rounds} rounds.`,
+    '',
+    '| row | unit | contender | median | lowest | highest | ours to it |',
+    '| --- | --- | --- | --- | --- | --- | --- |',
+    ...rows.flatMap(({ row, summaries, ratios }) =>
+      Object.entries(summaries).map(([entry, { median, min, max }]) => {
+        const ratio = ratios[entry] === undefined ? '' : formatNumber(ratios[entry]);
+        return `| \`${row.name}\` | ${row.unit} | ${entry} | ${formatNumber(median)} | ${formatNumber(min)} | ${formatNumber(max)} | ${ratio} |`;
+      }),
+    ),
+    '',
+    ...[...skipped].map(([entry, reason]) => `${entry} did not take part: ${reason}.\n`),
+  ];
+}

@@ -1,0 +1,42 @@
+import type { ConsumeOptions, Topic } from '../contenders/contender.js';
+import type { Payload } from '../payloads.js';
+import type { Figures, Stopwatch, Trial } from '../scenario.js';
+
+/** The clock starts after this part of the messages: what is before has to do with starting. */
+const SKIPPED_PART = 0.05;
+const DEADLINE_MS = 120_000;
+
+export interface Consumed {
+  readonly topic: Topic;
+  readonly count: number;
+  readonly options?: ConsumeOptions;
+  /** Called for each message; one that throws is a failure and is not counted. */
+  readonly handle?: (payload: Payload, attempt: number) => void;
+}
+
+/** Consumes a backlog of `count` (in each group) and times it from shortly after the first message to the last. */
+export async function timeConsumption(trial: Trial, { topic, count, options, handle }: Consumed): Promise<Figures> {
+  const all = count * topic.groups;
+  const skipped = Math.floor(all * SKIPPED_PART);
+  let handled = 0;
+  let watch: Stopwatch | undefined;
+  let figures: Figures = {};
+  const done = new Promise<void>((resolve, reject) => {
+    const timer = setTimeout(
+      () => reject(new Error(`${handled} of ${all} messages within ${DEADLINE_MS} ms`)),
+      DEADLINE_MS,
+    );
+    const onMessage = (payload: Payload, attempt: number): void => {
+      handle?.(payload, attempt);
+      handled++;
+      if (handled === skipped + 1) watch = trial.stopwatch();
+      if (handled !== all) return;
+      figures = watch!.stop(all - skipped - 1);
+      clearTimeout(timer);
+      resolve();
+    };
+    trial.consume(topic, onMessage, options).catch(reject);
+  });
+  await done;
+  return figures;
+}
