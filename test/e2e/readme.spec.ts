@@ -91,6 +91,8 @@ describe('every option is documented with its kebab-case name and its default, a
       startFrom: true,
       partitionModulo: true,
       partitionRemainder: true,
+      concurrency: true,
+      ordering: true,
       instance: true,
     } satisfies Record<keyof StreamHandlerExtras, true>;
     const ofModule = {

@@ -17,30 +17,27 @@ export interface Entry {
   readonly attemptsMade: number;
   readonly fields: readonly Buffer[];
   /** It was pending when an owner ended without releasing: that owner may have died on it. */
-  readonly suspect: boolean;
+  suspect: boolean;
   state: 'waiting' | 'running' | 'settling';
+  /** What it must not be handled beside, see lane.ts; `undefined`: nothing waits for it. */
+  lane: string | undefined;
 }
 
-/** `null` for a retry entry that does not begin as the mover writes it; the fields are then a foreign entry's. */
+/** A retry entry that does not begin as the mover writes it is a foreign one: all its fields are the message's. */
 export function toEntry(source: Source, raw: LivingEntry, suspect: boolean): Entry {
-  if (source === 'stream') {
-    return { source, id: raw.id, origin: raw.id, attemptsMade: 0, fields: raw.fields, suspect, state: 'waiting' };
+  let origin = raw.id;
+  let attemptsMade = 0;
+  let { fields } = raw;
+  if (source === 'retry') {
+    const made = Number(fields[3]?.toString('latin1'));
+    const isOurs = fields[0]?.toString('latin1') === 'origin' && fields[2]?.toString('latin1') === 'attempt';
+    if (isOurs && Number.isSafeInteger(made) && made >= 0) {
+      origin = fields[1]!.toString('latin1');
+      attemptsMade = made;
+      fields = fields.slice(4);
+    }
   }
-  const [originName, origin, attemptName, attempts] = raw.fields;
-  const made = Number(attempts?.toString('latin1'));
-  const ours = originName?.toString('latin1') === 'origin' && attemptName?.toString('latin1') === 'attempt';
-  if (!ours || !Number.isSafeInteger(made) || made < 0) {
-    return { source, id: raw.id, origin: raw.id, attemptsMade: 0, fields: raw.fields, suspect, state: 'waiting' };
-  }
-  return {
-    source,
-    id: raw.id,
-    origin: origin!.toString('latin1'),
-    attemptsMade: made,
-    fields: raw.fields.slice(4),
-    suspect,
-    state: 'waiting',
-  };
+  return { source, id: raw.id, origin, attemptsMade, fields, suspect, state: 'waiting', lane: undefined };
 }
 
 /** Retries come first: they are older than anything new. Within a source, in the order of ids. */

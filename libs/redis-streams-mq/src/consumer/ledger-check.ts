@@ -100,7 +100,7 @@ export class LedgerCheck {
   private async repair(): Promise<void> {
     const { queue, settler, ledger, events, isOver } = this.deps;
     // Until a comparison succeeds: a repair that fails half way must not let later entries pass.
-    queue.hold();
+    queue.freeze();
     this.mustRepair = true;
     try {
       await settler.settled();

@@ -6,6 +6,7 @@ import { decodeMessage, MalformedEntryError, rawFieldsOf, type DecodedMessage } 
 import type { Serializer } from '../core/serializer.js';
 import { streamIdTime } from '../core/stream-id.js';
 import type { Entry } from './entry.js';
+import { HandlerCall } from './handler-call.js';
 import type { Lease } from './lease.js';
 
 /** What became of one handler call, before the retry policy has its say. */
@@ -39,11 +40,9 @@ class Stopped extends Error {}
 /** Aborts on shutdown, and so is told from a lost lease and from a timeout. */
 const SHUTDOWN = new Stopped('the process is shutting down');
 
-/** Decodes entries and calls the handler for one at a time, with its time limit and its signal. */
+/** Decodes entries and calls the handler for each, with its time limit and its signal. */
 export class MessageRunner {
-  private running: { startedAt: number; deadline: number; onTimeout: () => void } | undefined;
-  private controller: AbortController | undefined;
-  private abortReason: Error | undefined;
+  private readonly calls = new Set<HandlerCall>();
   private timer: Timer | undefined;
   private timerAt = Infinity;
 
@@ -53,7 +52,7 @@ export class MessageRunner {
     });
   }
 
-  /** Tells the running handler, through its signal, that nobody will wait for it. */
+  /** Tells the running handlers, through their signals, that nobody will wait for them. */
   abortForShutdown(): void {
     this.abort(SHUTDOWN);
   }
@@ -85,45 +84,39 @@ export class MessageRunner {
 
   private async call(entry: Entry, message: DecodedMessage, payload: unknown, publishedAt: number): Promise<RunReport> {
     const { clock, events, handler } = this.deps;
-    this.controller = undefined;
-    this.abortReason = undefined;
-    const context = this.contextOf(entry, message, publishedAt);
-    const startedAt = clock.monotonic();
     // The last look: a process may have been frozen since the one before.
     if (!this.deps.lease.isTrusted) return { result: { type: 'aborted' }, message, ended: null };
     let hasTimedOut = false;
     let timeOut: (result: HandlerOutcome) => void = () => undefined;
     const { handlerTimeoutMs } = handler.options;
-    this.running = {
-      startedAt,
-      deadline: handlerTimeoutMs === 0 ? Infinity : startedAt + handlerTimeoutMs,
-      onTimeout: () => {
-        const error = new MqHandlerTimeoutError(handlerTimeoutMs, this.place);
-        hasTimedOut = true;
-        this.abort(error);
-        timeOut({ type: 'retry', error });
-      },
-    };
-    const call = this.invoke({ payload, payloadBytes: message.payload, context });
+    const call = new HandlerCall(clock.monotonic(), handlerTimeoutMs, () => {
+      const error = new MqHandlerTimeoutError(handlerTimeoutMs, this.place);
+      hasTimedOut = true;
+      call.abort(error);
+      timeOut({ type: 'retry', error });
+    });
+    this.calls.add(call);
+    const context = this.contextOf(entry, message, publishedAt, call);
+    const running = this.invoke({ payload, payloadBytes: message.payload, context });
     let outcome: HandlerOutcome;
     let ended: Promise<void> | null = null;
     if (handlerTimeoutMs === 0) {
-      outcome = await call;
+      outcome = await running;
     } else {
-      this.watch(this.running.deadline);
+      this.watch(call.deadline);
       const timedOut = new Promise<HandlerOutcome>((resolve) => (timeOut = resolve));
-      outcome = await Promise.race([call, timedOut]);
-      if (hasTimedOut) ended = call.then(() => undefined);
+      outcome = await Promise.race([running, timedOut]);
+      if (hasTimedOut) ended = running.then(() => undefined);
     }
-    this.running = undefined;
+    this.calls.delete(call);
     let result: RunResult = outcome.type === 'dead' ? { ...outcome, called: true } : outcome;
-    if (result.type === 'retry' && (this.abortReason === SHUTDOWN || this.deps.lease.isEnded))
+    if (result.type === 'retry' && (call.abortReason === SHUTDOWN || this.deps.lease.isEnded))
       result = { type: 'aborted' };
     if (events.has('handled')) {
       events.emit('handled', {
         ...this.place,
         outcome: result.type,
-        durationMs: clock.monotonic() - startedAt,
+        durationMs: clock.monotonic() - call.startedAt,
         endToEndMs: Math.max(0, this.deps.serverNow() - publishedAt),
       });
     }
@@ -138,9 +131,8 @@ export class MessageRunner {
     }
   }
 
-  private contextOf(entry: Entry, message: DecodedMessage, publishedAt: number): StreamContext {
-    const { lease, handler } = this.deps;
-    const signal = (): AbortSignal => this.signal();
+  private contextOf(entry: Entry, message: DecodedMessage, publishedAt: number, call: HandlerCall): StreamContext {
+    const { lease, handler, clock } = this.deps;
     return {
       topic: handler.topic,
       partition: lease.terms.partition,
@@ -153,37 +145,21 @@ export class MessageRunner {
       epoch: lease.terms.epoch,
       timestamp: message.timestamp ?? publishedAt,
       publishedAt,
-      // Made when first looked at: most handlers never do.
       get signal() {
-        return signal();
+        return call.signal;
       },
       get rawFields() {
         return rawFieldsOf(entry.fields);
       },
-      heartbeat: async () => {
-        if (!lease.isTrusted) throw new MqLeaseLostError(this.place);
-        if (this.running !== undefined && this.running.deadline !== Infinity) {
-          this.running.deadline = this.deps.clock.monotonic() + handler.options.handlerTimeoutMs;
-        }
-      },
+      heartbeat: async () => call.heartbeat(clock.monotonic(), lease.isTrusted, this.place),
     };
   }
 
-  private signal(): AbortSignal {
-    if (this.controller === undefined) {
-      this.controller = new AbortController();
-      if (this.abortReason !== undefined) this.controller.abort(this.abortReason);
-    }
-    return this.controller.signal;
-  }
-
   private abort(reason: Error): void {
-    if (this.running === undefined || this.abortReason !== undefined) return;
-    this.abortReason = reason;
-    this.controller?.abort(reason);
+    for (const call of this.calls) call.abort(reason);
   }
 
-  /** One timer for all calls: it looks again when it fires early for the call that runs by then. */
+  /** One timer for all calls: it fires for the earliest deadline, and looks again when that was put off. */
   private watch(deadline: number): void {
     if (deadline >= this.timerAt) return;
     this.timer?.cancel();
@@ -191,10 +167,13 @@ export class MessageRunner {
     this.timer = this.deps.clock.setTimer(
       () => {
         this.timerAt = Infinity;
-        const { running } = this;
-        if (running === undefined) return;
-        if (running.deadline <= this.deps.clock.monotonic()) running.onTimeout();
-        else this.watch(running.deadline);
+        const now = this.deps.clock.monotonic();
+        let next = Infinity;
+        for (const call of this.calls) {
+          if (call.deadline <= now) call.onTimeout();
+          else next = Math.min(next, call.deadline);
+        }
+        if (next !== Infinity) this.watch(next);
       },
       Math.max(1, deadline - this.deps.clock.monotonic()),
     );

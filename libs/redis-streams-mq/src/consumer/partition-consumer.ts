@@ -2,6 +2,7 @@ import { within } from '../core/clock.js';
 import type { HandlerDefinition } from '../core/handler.js';
 import type { Serializer } from '../core/serializer.js';
 import { EntryQueue } from './entry-queue.js';
+import { laneRule } from './lane.js';
 import type { Lease } from './lease.js';
 import { Ledger } from './ledger.js';
 import { MessageRunner } from './message-runner.js';
@@ -32,9 +33,10 @@ export class PartitionConsumer {
   private readonly worker: PartitionWorker;
 
   constructor(private readonly deps: PartitionConsumerDeps) {
-    const batch = deps.handler.options.batchCount;
+    const { options } = deps.handler;
+    const batch = options.batchCount;
     this.ledger = new Ledger(deps.inFlight);
-    this.queue = new EntryQueue(batch, () => this.intake.roomCameFree());
+    this.queue = new EntryQueue(batch, () => this.intake.roomCameFree(), laneRule(options));
     this.settler = new Settler({
       ...deps,
       ledger: this.ledger,
@@ -69,7 +71,7 @@ export class PartitionConsumer {
     return this.worker.stuckForMs;
   }
 
-  /** For how long the handler call that has not ended has been running, in milliseconds, or `null`. */
+  /** For how long the oldest handler call that has not ended has been running, in milliseconds, or `null`. */
   get busyForMs(): number | null {
     return this.worker.busyForMs;
   }
@@ -100,8 +102,8 @@ export class PartitionConsumer {
   }
 
   /**
-   * Ends in order: reads no more, drops what has not started, waits for the running handler and settles. After
-   * `timeoutMs` the handler is told to stop and gets `graceMs` more. Resolves true when nothing of this partition runs
+   * Ends in order: reads no more, drops what has not started, waits for the running handlers and settles. After
+   * `timeoutMs` they are told to stop and get `graceMs` more. Resolves true when nothing of this partition runs
    * and everything was sent to be settled, so that the lease may be released.
    */
   async drain(timeoutMs: number, graceMs: number): Promise<boolean> {

@@ -136,7 +136,7 @@ export class PartitionIntake {
   groupLost(): void {
     if (this.state === 'recovering' || this.state === 'reopening' || this.isOver) return;
     // What would be handled now could not be settled, and would come again.
-    this.deps.queue.hold();
+    this.deps.queue.freeze();
     this.become('reopening');
   }
 
@@ -290,7 +290,7 @@ export class PartitionIntake {
     settler.discard();
     for (const entry of ledger.entries()) if (entry.state !== 'running') ledger.remove(entry.source, entry.id);
     queue.clear();
-    queue.unhold();
+    queue.thaw();
     this.ledgerCheck.reset();
     this.become('recovering');
   }
@@ -350,7 +350,7 @@ export class PartitionIntake {
   /** After a comparison: what was held up may be handled, unless the group was lost or another check was asked for. */
   private goOn(next: 'reading' | 'hot'): void {
     if (this.state !== 'checking') return;
-    this.deps.queue.unhold();
+    this.deps.queue.thaw();
     if (!this.checkAgain) this.become(next);
   }
 }

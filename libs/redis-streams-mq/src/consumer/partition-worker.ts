@@ -46,16 +46,28 @@ const MARKS_KEPT = 100;
 /** A lease that is noticed so late to have ended was held by a process that stood still: perhaps because of its message. */
 const STOOD_STILL_MS = 500;
 
-/** Handles the entries of one partition one by one, in the order of the queue, and says what became of each. */
+/** A call of the handler, from when its entry was taken until no code of the user runs for it any more. */
+interface Call {
+  readonly entry: Entry;
+  /** When the handler was called, on the monotonic clock. */
+  since: number | null;
+  /** When its time was over, for one that has not ended yet. */
+  overrunSince: number | null;
+  /** The end of its code then. */
+  ended: Promise<void> | null;
+}
+
+/** Handles the entries of one partition in the order of the queue, `concurrency` at once, and says what became of each. */
 export class PartitionWorker {
   private readonly stopping = new AbortController();
   private readonly ref: GroupPartitionRef;
   private readonly component: string;
-  /** A handler that has not ended although its time is over. */
-  private zombie: Promise<void> | null = null;
-  private zombieSince = 0;
-  /** Since when code of the user runs, on the monotonic clock. */
-  private busySince: number | null = null;
+  private readonly concurrency: number;
+  /** In the order of their starts. */
+  private readonly calls = new Set<Call>();
+  /** Those that the loop does not wait for, and the code that runs although its time is over. */
+  private readonly unfinished = new Set<Promise<void>>();
+  private wasFast = true;
   private loop: Promise<void> | undefined;
   private marked: string[] = [];
 
@@ -63,23 +75,24 @@ export class PartitionWorker {
     const { topic, partition, group } = deps.lease.terms;
     this.ref = { topic, partition, group };
     this.component = `worker:${topic}:${partition}:${group}`;
+    this.concurrency = deps.handler.options.concurrency;
   }
 
   /** For how long a handler has overrun its time without ending, in milliseconds, or `null`. */
   get stuckForMs(): number | null {
-    return this.zombie === null ? null : this.deps.clock.monotonic() - this.zombieSince;
+    return this.longestSince('overrunSince');
   }
 
-  /** For how long the handler call that has not ended has been running, in milliseconds, or `null`. */
+  /** For how long the oldest handler call that has not ended has been running, in milliseconds, or `null`. */
   get busyForMs(): number | null {
-    return this.busySince === null ? null : this.deps.clock.monotonic() - this.busySince;
+    return this.longestSince('since');
   }
 
   start(): void {
     this.loop ??= this.run();
   }
 
-  /** Starts nothing more. The handler that runs goes on; `finished` waits for it. */
+  /** Starts nothing more. The handlers that run go on; `finished` waits for them. */
   stop(): void {
     this.stopping.abort();
     this.deps.queue.notify();
@@ -97,21 +110,27 @@ export class PartitionWorker {
   /** Resolves when no code of the user runs for this partition any more. */
   async finished(): Promise<void> {
     await this.loop;
-    await this.zombie;
+    while (this.unfinished.size > 0) await Promise.all(this.unfinished);
   }
 
   private get isOver(): boolean {
     return this.stopping.signal.aborted || this.deps.lease.isEnded;
   }
 
+  private longestSince(what: 'since' | 'overrunSince'): number | null {
+    let oldest = Infinity;
+    for (const call of this.calls) oldest = Math.min(oldest, call[what] ?? Infinity);
+    return oldest === Infinity ? null : this.deps.clock.monotonic() - oldest;
+  }
+
   private async run(): Promise<void> {
-    const { queue, settler, slots, turns, lease, clock, ackFlushMs, rateLimiter } = this.deps;
-    let wasFast = true;
+    const { queue, settler, slots, turns, clock, ackFlushMs, rateLimiter } = this.deps;
     /** It was this worker's turn with the rate limiter; those who wait there still do not go before it. */
     let hasWaited = false;
     while (!this.isOver) {
-      if (!queue.isReady) {
-        settler.flush();
+      const isQueueEmpty = queue.peek() === undefined;
+      if (isQueueEmpty || !this.mayStart()) {
+        if (isQueueEmpty) settler.flush();
         await queue.changed();
         continue;
       }
@@ -133,50 +152,91 @@ export class PartitionWorker {
         settler.flush();
         if (!(await slots.take(this.stopping.signal))) break;
       }
-      try {
-        // Everything may have changed while this waited for its turn, and the process may have been frozen.
-        if (this.isOver) break;
-        if (!lease.isTrusted) {
-          lease.lose('expired');
-          break;
-        }
-        if (!queue.isReady) continue;
-        hasWaited = false;
-        if (rateLimiter?.tryTake() === false) continue;
-        const entry = queue.take();
-        if (entry === undefined) continue;
-        settler.flushIfOlderThan(wasFast ? ackFlushMs : 0);
-        const startedAt = clock.monotonic();
-        await this.handleSafely(entry);
-        wasFast = clock.monotonic() - startedAt <= FAST_HANDLER_MS;
-      } finally {
+      const entry = this.takeNow();
+      hasWaited = false;
+      if (entry === undefined) {
         slots.give();
+        continue;
       }
-      // Never two handlers at once: after a timeout the partition waits until the user's code has really ended.
-      if (this.zombie !== null) await Promise.race([this.zombie, aborted(this.stopping.signal)]);
+      settler.flushIfOlderThan(this.wasFast ? ackFlushMs : 0);
+      const handled = this.handleSafely(entry);
+      if (this.concurrency === 1) await handled;
+      else this.keepUntilEnded(handled);
     }
     settler.flush();
   }
 
+  /** Everything may have changed while this waited for its turn, and the process may have been frozen. */
+  private takeNow(): Entry | undefined {
+    const { lease, queue, rateLimiter } = this.deps;
+    if (this.isOver) return undefined;
+    if (!lease.isTrusted) {
+      lease.lose('expired');
+      return undefined;
+    }
+    if (queue.peek() === undefined || !this.mayStart() || rateLimiter?.tryTake() === false) return undefined;
+    return queue.take();
+  }
+
+  /**
+   * A call that has overrun its time keeps its place until the code has really ended. What an owner may have died on runs
+   * with nothing else of the partition beside it, so that the right one is blamed if it happens again.
+   */
+  private mayStart(): boolean {
+    const { calls, concurrency } = this;
+    if (calls.size === 0) return true;
+    if (calls.size >= concurrency) return false;
+    const inTime = [...calls].filter((call) => call.overrunSince === null);
+    if (inTime.length === 0) return true;
+    return this.deps.queue.peek()?.suspect !== true && !inTime.some((call) => call.entry.suspect);
+  }
+
+  private keepUntilEnded(work: Promise<void>): void {
+    const kept = work.finally(() => {
+      this.unfinished.delete(kept);
+      this.deps.queue.notify();
+    });
+    this.unfinished.add(kept);
+  }
+
   /** Whatever goes wrong here, the loop goes on; the entry stays pending and the next owner, or a restart, meets it. */
   private async handleSafely(entry: Entry): Promise<void> {
+    const { events, slots } = this.deps;
+    const call: Call = { entry, since: null, overrunSince: null, ended: null };
+    this.calls.add(call);
     try {
-      await this.handle(entry);
+      await this.handle(call);
     } catch (error) {
-      this.deps.events.emit('fault', { component: this.component, class: 'unexpected', error, retryInMs: 0 });
+      events.emit('fault', { component: this.component, class: 'unexpected', error, retryInMs: 0 });
+    } finally {
+      slots.give();
+    }
+    if (call.ended === null) {
+      this.ended(call);
+    } else {
+      const ended = (): void => this.ended(call);
+      this.keepUntilEnded(call.ended.then(ended, ended));
     }
   }
 
-  private async handle(entry: Entry): Promise<void> {
+  private ended(call: Call): void {
+    this.calls.delete(call);
+    this.deps.queue.free(call.entry);
+  }
+
+  private async handle(call: Call): Promise<void> {
+    const { clock, runner } = this.deps;
+    const { entry } = call;
     entry.state = 'running';
     if (entry.suspect && !(await this.markSuspect(entry))) return;
-    this.busySince = this.deps.clock.monotonic();
-    const report = await this.deps.runner.run(entry);
-    if (report.ended === null) {
-      this.busySince = null;
-    } else {
-      this.zombieSince = this.deps.clock.monotonic();
-      this.zombie = report.ended.finally(() => (this.zombie = this.busySince = null));
+    const startedAt = clock.monotonic();
+    call.since = startedAt;
+    const report = await runner.run(entry);
+    const endedAt = clock.monotonic();
+    this.wasFast = endedAt - startedAt <= FAST_HANDLER_MS;
+    if (report.ended !== null) {
+      call.ended = report.ended;
+      call.overrunSince = endedAt;
     }
     this.settle(entry, report);
   }
@@ -267,11 +327,4 @@ export class PartitionWorker {
     });
     this.deps.settler.dead(entry, attempts, reason, error, metadata);
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }

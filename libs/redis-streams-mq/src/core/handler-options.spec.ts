@@ -23,6 +23,8 @@ describe('resolveHandlerOptions', () => {
           rateLimit: undefined,
           startFrom: 'latest',
           share: { modulo: 1, remainder: 0 },
+          concurrency: 1,
+          ordering: 'key',
         },
         problems: [],
       });
@@ -40,6 +42,8 @@ describe('resolveHandlerOptions', () => {
       startFrom: 'earliest',
       partitionModulo: 3,
       partitionRemainder: 0,
+      concurrency: 8,
+      ordering: 'none',
     });
     expect(problems).toEqual([]);
     expect(resolved).toEqual({
@@ -55,8 +59,22 @@ describe('resolveHandlerOptions', () => {
       rateLimit: undefined,
       startFrom: 'earliest',
       share: { modulo: 3, remainder: 0 },
+      concurrency: 8,
+      ordering: 'none',
     });
     expect(Object.isFrozen(resolved) && Object.isFrozen(resolved.share)).toBe(true);
+  });
+
+  it('refuses to handle several messages at once and one after the other', () => {
+    expect(resolve({ ordering: 'partition', concurrency: 1 }).problems).toEqual([]);
+    expect(resolve({ ordering: 'partition', concurrency: 8 }).problems).toEqual([
+      'Orders.on: ordering "partition" handles one message after the other, so concurrency (8) must be 1; ' +
+        'with ordering "key" different keys are handled at once',
+    ]);
+    expect(resolve({ ordering: 'keys', concurrency: 0 }).problems).toEqual([
+      'Orders.on: ordering must be "key" or "partition" or "none"; got "keys"',
+      'Orders.on: concurrency must be an integer from 1 to 10000; got 0',
+    ]);
   });
 
   it('lists all problems, each with the handler that has it', () => {

@@ -1,4 +1,4 @@
-import type { RateLimit, ResolvedHandlerOptions } from './handler.js';
+import type { Ordering, RateLimit, ResolvedHandlerOptions } from './handler.js';
 import {
   type HandlerBackoff,
   type HandlerRetry,
@@ -7,7 +7,7 @@ import {
   twinProblems,
 } from './handler-retry-options.js';
 import { ownOptions, unknownOption } from './kebab-options.js';
-import { integer, milliseconds, type OptionRule, problemOf } from './option-rules.js';
+import { integer, milliseconds, oneOf, type OptionRule, problemOf } from './option-rules.js';
 import { MAX_PARTITION_COUNT, type ResolvedMqOptions } from './options.js';
 import { mqOptionRules } from './resolve-options.js';
 
@@ -97,12 +97,33 @@ export interface StreamHandlerOptions {
    * @defaultValue 0
    */
   readonly partitionRemainder?: number;
+
+  /**
+   * How many messages of one partition may be handled at once; `workerThreads` bounds all partitions together. Raise it
+   * for handlers that wait for something else (a database, an HTTP call).
+   *
+   * Hazard: a crash repeats as many messages as were running. A key that has most of the messages fills the partition's
+   * buffer, and the others wait; raise `batchCount` too.
+   * @defaultValue 1
+   */
+  readonly concurrency?: number;
+
+  /**
+   * What keeps its order when `concurrency` is more than 1. `key`: messages of different keys run at once, those of one
+   * key one after the other; messages without a key have no order among each other. `none`: whatever is there runs.
+   * `partition`: one message after the other, which is what `concurrency` 1 means, and goes with no other.
+   *
+   * Hazard: with `none` two messages of one key run at once and end in any order.
+   * @defaultValue 'key'
+   */
+  readonly ordering?: Ordering;
 }
 
 /** Each start within the window is remembered. */
 const MAX_RATE = 100_000;
+const MAX_CONCURRENCY = 10_000;
 
-const rules: { readonly [K in keyof Required<StreamHandlerOptions>]: OptionRule<unknown> } = {
+const rules = {
   batchCount: mqOptionRules.consumerBatchCount,
   pollTimeoutMs: mqOptionRules.consumerPollTimeoutMs,
   retryMaxAttempts: mqOptionRules.retryMaxAttempts,
@@ -127,7 +148,9 @@ const rules: { readonly [K in keyof Required<StreamHandlerOptions>]: OptionRule<
   startFrom: mqOptionRules.startFrom,
   partitionModulo: integer(1, 1, MAX_PARTITION_COUNT),
   partitionRemainder: integer(0, 0, MAX_PARTITION_COUNT - 1),
-};
+  concurrency: integer(1, 1, MAX_CONCURRENCY),
+  ordering: oneOf<Ordering>('key', ['key', 'partition', 'none']),
+} satisfies { readonly [K in keyof Required<StreamHandlerOptions>]: OptionRule<unknown> };
 const known: ReadonlyMap<string, OptionRule<unknown>> = new Map(Object.entries(rules));
 
 function crossProblems(given: StreamHandlerOptions, resolved: ResolvedHandlerOptions, leaseTtlMs: number): string[] {
@@ -151,6 +174,12 @@ function crossProblems(given: StreamHandlerOptions, resolved: ResolvedHandlerOpt
     problems.push(`partitionRemainder (${remainder}) needs a partitionModulo`);
   } else if (remainder >= modulo) {
     problems.push(`partitionRemainder (${remainder}) must be less than partitionModulo (${modulo})`);
+  }
+  if (resolved.ordering === 'partition' && resolved.concurrency > 1) {
+    problems.push(
+      `ordering "partition" handles one message after the other, so concurrency (${resolved.concurrency}) must be 1; ` +
+        'with ordering "key" different keys are handled at once',
+    );
   }
   return problems;
 }
@@ -201,6 +230,8 @@ export function resolveHandlerOptions(
     rateLimit: given.rateLimit && Object.freeze({ ...given.rateLimit }),
     startFrom: given.startFrom ?? moduleOptions.startFrom,
     share: Object.freeze({ modulo: given.partitionModulo ?? 1, remainder: given.partitionRemainder ?? 0 }),
+    concurrency: given.concurrency ?? rules.concurrency.defaultValue,
+    ordering: given.ordering ?? rules.ordering.defaultValue,
   });
   // Values that are wrong by themselves have been replaced, and would only lead to further, misleading problems.
   if (problems.length === 0) problems.push(...crossProblems(given, resolved, moduleOptions.leaseTtlMs));

@@ -67,6 +67,9 @@ export interface PartitionShare {
   readonly remainder: number;
 }
 
+/** What keeps its order among messages of one partition that are handled at once. */
+export type Ordering = 'key' | 'partition' | 'none';
+
 /** Handler options with every field set; each defaults to the module's option. */
 export interface ResolvedHandlerOptions {
   readonly batchCount: number;
@@ -84,6 +87,10 @@ export interface ResolvedHandlerOptions {
   readonly rateLimit: RateLimit | undefined;
   readonly startFrom: 'earliest' | 'latest';
   readonly share: PartitionShare;
+  /** How many messages of one partition may be handled at once. */
+  readonly concurrency: number;
+  /** What is handled one after the other when `concurrency` is more than 1. */
+  readonly ordering: Ordering;
 }
 
 /** One subscription: a topic, a group and the code that handles it. */
