@@ -42,6 +42,9 @@ export type {
   TopicListOptions,
   TopicSummary,
 } from './admin/topics.js';
+export type { EventSearchOptions, EventSearchResult } from './admin/event-search.js';
+export type { MessageRangeOptions, StreamBound } from './admin/messages.js';
+export type { RetainedMessage } from './admin/retained-message.js';
 export type { TopicRetention } from './admin/topic-retention.js';
 export type { PartitionOwner } from './admin/group-partition.js';
 export type { Lag } from './redis/statistics.js';

@@ -8,6 +8,7 @@ import {
   release,
   renew,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
+import { findEvent } from '../../../libs/redis-streams-mq/src/redis/scripts/find-event.script.js';
 import { heartbeat } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
 import {
   dropConsumer,
@@ -515,6 +516,15 @@ export const scriptCases: readonly ScriptCase[] = [
     }),
     inFullRedis: 'goes on',
     anyType: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused', 'pausedAll'],
+  }),
+  using(findEvent, {
+    arrange: async (place) => {
+      const ids = await place.consuming(2);
+      return [...ids, await place.send('payload', 'eventId', 'eventId', '~this one')];
+    },
+    call: ({ keys }) => call(findEvent, keys, { eventId: '~this one', from: '-', to: '+', limit: 10 }),
+    reply: ([, , id]) => ({ scanned: 3, last: id, entry: { id, fields: expect.any(Array) } }),
+    inFullRedis: 'goes on',
   }),
   using(probe, {
     arrange: async ({ redis, keys }) => (await redis.send('SADD', keys.topics, 'orders', 'users'), []),

@@ -55,6 +55,17 @@ export async function requireGroup(
   throw new MqAdminError('MQ_GROUP_NOT_FOUND', `topic ${topic} has no group ${group}`, { context: { topic, group } });
 }
 
+/** @throws MqInvalidNameError, MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT` */
+export async function requirePartition(deps: AdminDeps, topic: string, partition: number): Promise<TopicMeta> {
+  const meta = await requireTopic(deps, topic);
+  if (Number.isInteger(partition) && partition >= 0 && partition < meta.partitionCount) return meta;
+  throw new MqAdminError(
+    'MQ_INVALID_ARGUMENT',
+    `partition must be an integer from 0 to ${meta.partitionCount - 1}: topic ${topic} has ${meta.partitionCount} partitions`,
+    { context: { topic, partition } },
+  );
+}
+
 export function topicNotFound(topic: string): MqAdminError {
   return new MqAdminError('MQ_TOPIC_NOT_FOUND', `topic ${topic} does not exist`, { context: { topic } });
 }

@@ -3,11 +3,14 @@ import { assertTopicName } from '../core/names.js';
 import { MAX_PARTITION_COUNT } from '../core/options.js';
 import type { TopicMeta } from '../redis/topic-registry.js';
 import type { AdminDeps } from './admin-deps.js';
+import { EventSearch, type EventSearchOptions, type EventSearchResult } from './event-search.js';
+import { Messages, type MessageRangeOptions } from './messages.js';
 import type { Page } from './paging.js';
 import { Pausing, type PauseOptions, type PauseReport } from './pausing.js';
 import { Positions, type ResetOptions, type ResetReport } from './positions.js';
 import { RangeReplay, type ReplayRangeOptions, type ReplayRangeReport } from './range-replay.js';
 import type { ResetTarget } from './reset-target.js';
+import type { RetainedMessage } from './retained-message.js';
 import {
   Topics,
   type TopicDescribeOptions,
@@ -22,12 +25,16 @@ export class MqAdmin {
   private readonly topics: Topics;
   private readonly positions: Positions;
   private readonly rangeReplay: RangeReplay;
+  private readonly messages: Messages;
+  private readonly events: EventSearch;
 
   constructor(private readonly deps: AdminDeps) {
     this.pausing = new Pausing(deps);
     this.topics = new Topics(deps);
     this.positions = new Positions(deps);
     this.rangeReplay = new RangeReplay(deps);
+    this.messages = new Messages(deps);
+    this.events = new EventSearch(deps);
   }
 
   /** The registered topics, a page at a time, in no particular order. While topics come and go one may be on two pages. */
@@ -69,6 +76,39 @@ export class MqAdmin {
    */
   describeTopic(topic: string, options: TopicDescribeOptions = {}): Promise<TopicDescription> {
     return this.topics.describe(topic, options);
+  }
+
+  /**
+   * Retained messages of a partition, handled or not, in either direction. A page ends after 16 MB, too.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  getMessages(topic: string, partition: number, options: MessageRangeOptions = {}): Promise<Page<RetainedMessage>> {
+    return this.messages.range(topic, partition, options);
+  }
+
+  /**
+   * The newest `count` (1 to 1000) messages of all partitions together, newest first.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  newest(topic: string, count: number = 20): Promise<readonly RetainedMessage[]> {
+    return this.messages.newest(topic, count);
+  }
+
+  /**
+   * One message, or `null` when it is not (or no longer) there.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  getMessage(topic: string, partition: number, id: string): Promise<RetainedMessage | null> {
+    return this.messages.get(topic, partition, id);
+  }
+
+  /**
+   * Looks for a retained message by its event id: around the time that a UUIDv7 carries, then everywhere else, until
+   * `maxScanned` entries were looked at. `cursor` goes on from there, or behind the one that was found.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  findByEventId(topic: string, eventId: string, options: EventSearchOptions = {}): Promise<EventSearchResult> {
+    return this.events.find(topic, eventId, options);
   }
 
   /**

@@ -1,6 +1,7 @@
 import { asArray, asNumber, asText, asTexts, type Reply } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
 import { IS_BEFORE } from './stream-ids.js';
+import { WALK } from './stream-walk.js';
 
 /** How many messages of a stream a group has not been given. */
 export interface Undelivered {
@@ -88,7 +89,6 @@ export interface GroupStats {
 
 /**
  * `has`: whether a key is there and of its type; one of another type is noted and hurts no other.
- * `walk`: visits entries, at most limit; its pages grow and it ends after a megabyte, since the payloads come along.
  * `undeliveredOf`: what is behind a position: count, certainty, id of the first. Redis' own figure is asked last, as it
  * stays too high for ever after unread entries were trimmed.
  */
@@ -105,29 +105,13 @@ local function named(flat)
 end
 local function idOr(id, other) return id and string.match(id, '^%d+%-%d+$') and id or other end
 ${IS_BEFORE}
-local function walk(key, from, limit, visit)
-  local seen, bytes, page = 0, 0, 1
-  while seen < limit do
-    local asked = math.min(page, limit - seen)
-    local entries = redis.call('XRANGE', key, from, '+', 'COUNT', asked)
-    for _, entry in ipairs(entries) do
-      visit(entry)
-      for f = 1, #entry[2] do bytes = bytes + #entry[2][f] end
-    end
-    seen = seen + #entries
-    if #entries < asked then return seen, true end
-    if bytes > 1048576 then return seen, false end
-    from = '(' .. entries[#entries][1]
-    page = page * 4
-  end
-  return seen, false
-end
+${WALK}
 local function undeliveredOf(stream, info, position, reported, limit)
   local first = info['first-entry'] and info['first-entry'][1]
   if not first or not isBefore(position, info['last-generated-id']) then return 0, 'exact', '' end
   if isBefore(position, first) then return info.length, 'exact', first end
   local oldest = ''
-  local counted, isWhole = walk(stream, '(' .. position, math.max(1, limit), function(entry)
+  local counted, isWhole = walk(stream, '(' .. position, '+', math.max(1, limit), function(entry)
     if oldest == '' then oldest = entry[1] end
   end)
   if isWhole then return counted, 'exact', oldest end
@@ -280,7 +264,7 @@ if has('retryStream', retryStream, 'stream') then
     reply[14] = known.pending
     reply[15] = oldestOf(retryStream)
   end
-  local _, isWhole = walk(retryStream, '-', 100, function(entry)
+  local _, isWhole = walk(retryStream, '-', '+', 100, function(entry)
     older(entry[2][1] == 'origin' and entry[2][2] or entry[1])
   end)
   if not isWhole then reply[20] = 0 end
