@@ -8,7 +8,7 @@ import { HandlingRecord } from '../support/handling-record.js';
 import { useMq } from '../support/mq-fixture.js';
 import { describeWithServer } from '../support/redis-server.js';
 import { uniqueName } from '../support/unique-name.js';
-import { waitFor } from '../support/wait-for.js';
+import { deferred, waitFor } from '../support/wait-for.js';
 
 const mq = useMq({ args: ['--enable-protected-configs', 'yes'] });
 const options: MqOptions = { defaultPartitionCount: 2, redisTimeoutMs: 1_000, consumerPollTimeoutMs: 300 };
@@ -26,6 +26,8 @@ interface Answer {
   readonly status: string;
   readonly reasons: readonly string[];
   readonly redis: { readonly reachable: boolean; readonly writable: boolean };
+  readonly partitionsOwned: number;
+  readonly lag?: { readonly messages: number; readonly oldestMs: number } | null;
 }
 
 async function readiness(instance: TestInstance): Promise<Answer> {
@@ -155,5 +157,46 @@ describeWithServer('readiness is down although Redis answers PING, and says why'
     await isDownUntilMended(instance, new RegExp(`partitions have no owner: ${topic}:p:1:${group}`), () =>
       mq.client.del(epoch),
     );
+  });
+});
+
+describeWithServer('readiness with a limit of the lag', () => {
+  const limits = { ...options, healthMaxLag: 5, healthMaxLagAgeMs: 60_000 };
+  const stuckOn = (gate: Promise<void>) => ({ topic, group, handle: () => gate });
+
+  it('is down while a partition owned is beyond it, names that one, and is up when it is settled', async () => {
+    const gate = deferred<void>();
+    const instance = await mq.open(limits);
+    await instance.start(stuckOn(gate.promise));
+    await waitFor(async () => (await readiness(instance)).partitionsOwned === 2);
+    const messages = Array.from({ length: 12 }, (_, n) => ({ payload: { n }, partition: n < 9 ? 1 : 0 }));
+    expect((await instance.producer.sendBatch(topic, messages)).failed).toBe(0);
+    const down = await waitFor(async () => {
+      const state = await readiness(instance);
+      return state.status === 'down' ? state : null;
+    });
+    expect(down.reasons).toEqual([`more than 5 messages are unsettled: ${topic}:p:1:${group} (9)`]);
+    expect(down.lag).toMatchObject({ messages: 12 });
+    expect(await isAlive(instance)).toBe(true);
+    gate.resolve();
+    await waitFor(async () => (await readiness(instance)).status === 'up');
+  });
+
+  it('OBS-04 answers within its time when Redis hangs', async () => {
+    const instance = await mq.open(limits);
+    await instance.start({ topic, group, handle: () => undefined });
+    await waitFor(async () => (await readiness(instance)).status === 'up');
+    mq.redis.pause();
+    try {
+      const before = performance.now();
+      const answer = await readiness(instance);
+      // Its time is 2 s.
+      expect(performance.now() - before).toBeLessThan(5_000);
+      expect(answer.status).toBe('down');
+      expect(answer.reasons[0]).toMatch(/^Redis cannot be reached/);
+    } finally {
+      mq.redis.resume();
+    }
+    await waitFor(async () => (await readiness(instance)).status === 'up');
   });
 });

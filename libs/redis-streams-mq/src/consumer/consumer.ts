@@ -1,5 +1,5 @@
 import { pause, within, type Clock } from '../core/clock.js';
-import type { MqEvents } from '../core/events.js';
+import type { GroupPartitionRef, MqEvents } from '../core/events.js';
 import type { HandlerDefinition } from '../core/handler.js';
 import type { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
@@ -96,6 +96,17 @@ export class MqConsumer {
 
   get ownedCount(): number {
     return this.groups.reduce((sum, group) => sum + group.owned, 0);
+  }
+
+  /** Every partition owned, with its group. */
+  get ownedPartitions(): readonly GroupPartitionRef[] {
+    return this.groups.flatMap((group) =>
+      [...group.consumers].map(({ lease: { terms } }) => ({
+        topic: terms.topic,
+        partition: terms.partition,
+        group: terms.group,
+      })),
+    );
   }
 
   get eligibleCount(): number {

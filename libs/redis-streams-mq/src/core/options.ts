@@ -359,6 +359,25 @@ export interface MqOptions<R = unknown> {
   readonly redisTimeoutMs?: number;
 
   /**
+   * How many messages of a partition that this instance owns may be unsettled (undelivered, pending, waiting for a retry)
+   * while it is ready. 0 means that readiness does not ask.
+   *
+   * Hazard: a platform that takes instances which are not ready out of service, or replaces them, does so when there is
+   * most to do. Rather raise an alert on `redis_streaming_mq_lag`, unless readiness only informs.
+   * @defaultValue 0
+   */
+  readonly healthMaxLag?: number;
+
+  /**
+   * How old the oldest unsettled message of a partition that this instance owns may be while it is ready, in ms. 0 means
+   * that readiness does not ask. A message that waits for a retry counts with its first age.
+   *
+   * Hazard: as with `healthMaxLag`.
+   * @defaultValue 0
+   */
+  readonly healthMaxLagAgeMs?: number;
+
+  /**
    * Whether Prometheus metrics are kept.
    * @defaultValue true
    */

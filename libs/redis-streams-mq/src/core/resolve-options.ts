@@ -88,6 +88,8 @@ export const mqOptionRules: { readonly [K in RuledOption]: OptionRule<ResolvedMq
   failFast: flag(false),
   bootTimeoutMs: milliseconds(10_000, 1),
   redisTimeoutMs: milliseconds(5000, 100),
+  healthMaxLag: integer(0, 0, ANY_COUNT),
+  healthMaxLagAgeMs: integer(0, 0, ANY_COUNT),
   metricsEnabled: flag(true),
   metricsIntervalSec: seconds(15, 100),
   serializer: implementation(

@@ -55,6 +55,62 @@ describe('MqHealth.readiness', () => {
     });
   });
 
+  describe('with limits of the lag', () => {
+    const lags = [
+      { partition: 'orders:p:0:billing', messages: 20, ageMs: 900 },
+      { partition: 'orders:p:1:billing', messages: 21, ageMs: 1_000.4 },
+    ];
+    const reasonsOf = async (deps: Partial<MqHealthDeps>) =>
+      (await health(deps).health.readiness())['redisStreamsMq']!['reasons'];
+
+    it('names the partitions that are beyond one, and shows how much there is', async () => {
+      const lag = () => Promise.resolve({ lags });
+      const { health: mq } = health({ lag, maxLag: 20, maxLagAgeMs: 900 });
+      expect(await mq.readiness()).toMatchObject({
+        redisStreamsMq: {
+          status: 'down',
+          lag: { messages: 41, oldestMs: 1_000 },
+          reasons: [
+            'more than 20 messages are unsettled: orders:p:1:billing (21)',
+            'messages are older than 900 ms: orders:p:1:billing (1000 ms)',
+          ],
+        },
+      });
+      expect(await reasonsOf({ lag, maxLag: 21 })).toEqual([]);
+      expect(await reasonsOf({ lag, maxLagAgeMs: 1_001 })).toEqual([]);
+    });
+
+    it('does not ask without one', async () => {
+      const lag = jest.fn(() => Promise.resolve({ lags }));
+      expect(await reasonsOf({ lag })).toEqual([]);
+      expect(await reasonsOf({ lag, maxLag: 0, maxLagAgeMs: 0 })).toEqual([]);
+      expect(lag).not.toHaveBeenCalled();
+    });
+
+    it('says that the lag is not known, unless Redis is away, which says enough', async () => {
+      const lag = () => Promise.resolve({ lags: [], failure: 'WRONGTYPE' });
+      expect(await reasonsOf({ lag, maxLag: 1 })).toEqual(['the lag cannot be read (WRONGTYPE)']);
+      const probe = () => Promise.resolve({ ...good, reachable: false, writable: false });
+      expect(await reasonsOf({ lag, maxLag: 1, probe })).toEqual(['Redis cannot be reached']);
+    });
+
+    it('answers within its time when the lag does not come, and asks once for many callers', async () => {
+      const lag = jest.fn(() => never<{ lags: [] }>());
+      const { health: mq, clock } = health({ lag, maxLag: 1, timeoutMs: 500 });
+      const answers = [mq.readiness(), mq.readiness(), mq.readiness()];
+      await new Promise((resolve) => void setImmediate(resolve)); // Redis itself answers.
+      clock.advance(500);
+      for (const answer of await Promise.all(answers)) {
+        expect(answer['redisStreamsMq']).toMatchObject({
+          status: 'down',
+          lag: null,
+          reasons: ['the lag cannot be read (no answer within 500 ms)'],
+        });
+      }
+      expect(lag).toHaveBeenCalledTimes(1);
+    });
+  });
+
   it('is up for an instance that owns no partition because others own them all', async () => {
     const { health: mq } = health({ consumption: () => ({ ...consuming, owned: 0, unowned: [] }) });
     expect((await mq.readiness())['redisStreamsMq']).toMatchObject({ status: 'up', partitionsOwned: 0 });

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../core/clock.js';
+import type { OwnedLagLook } from './owned-lag.js';
 
 /** What one look at Redis found. `reason` is a short word such as `NOREPLICAS`; it is shown to whoever may see probes. */
 export interface HealthProbe {
@@ -46,6 +47,12 @@ export interface MqHealthDeps {
   readonly concerns?: () => readonly string[];
   readonly loops: () => readonly LoopState[];
   readonly consumption: () => ConsumptionState;
+  /** Lag of the partitions owned; asked only with a limit. */
+  readonly lag?: () => Promise<OwnedLagLook>;
+  /** Unsettled messages of a partition owned beyond which this instance is not ready; 0: no limit. */
+  readonly maxLag?: number;
+  /** The same for the age of the oldest, in milliseconds. */
+  readonly maxLagAgeMs?: number;
 }
 
 /** A partition or loop beyond this many is counted, not named: a probe's body stays small. */
@@ -65,6 +72,7 @@ export class MqHealth {
   private readonly timeoutMs: number;
   /** The probe under way; probes of many callers at once must not queue up on a Redis that hangs. */
   private running: Promise<HealthProbe> | undefined;
+  private lagRunning: Promise<OwnedLagLook> | undefined;
 
   constructor(private readonly deps: MqHealthDeps) {
     this.key = deps.name === 'default' ? 'redisStreamsMq' : `redisStreamsMq:${deps.name}`;
@@ -73,7 +81,7 @@ export class MqHealth {
 
   /** Up when Redis takes writes, every loop works and every owned partition moves. */
   async readiness(): Promise<MqHealthResult> {
-    const redis = await this.sharedProbe();
+    const [redis, lag] = await Promise.all([this.sharedProbe(), this.sharedLag()]);
     return this.result(() => {
       const loops = this.deps.loops();
       const consumption = this.deps.consumption();
@@ -95,6 +103,7 @@ export class MqHealth {
             'partitions cannot be read',
             consumption.failingPartitions.map((failing) => failing.partition),
           ),
+          ...(lag === null ? [] : this.lagReasons(lag, redis.reachable)),
         ],
         fields: {
           redis: {
@@ -104,6 +113,7 @@ export class MqHealth {
           },
           topics: redis.reachable ? redis.topics : null,
           loops: countLoops(loops),
+          ...(lag !== null && { lag: lagFields(lag) }),
           consuming: consumption.started,
           partitionsOwned: consumption.owned,
           stuckHandlers: consumption.stuckHandlers.slice(0, MAX_LISTED),
@@ -135,29 +145,65 @@ export class MqHealth {
   }
 
   private sharedProbe(): Promise<HealthProbe> {
-    this.running ??= this.timedProbe().finally(() => (this.running = undefined));
+    this.running ??= this.timed(this.deps.probe, unreachable).finally(() => (this.running = undefined));
     return this.running;
   }
 
-  /** Never rejects. A probe that comes too late is dropped: the next call starts one of its own. */
-  private timedProbe(): Promise<HealthProbe> {
+  /** `null` without a limit: Redis is then not asked. */
+  private sharedLag(): Promise<OwnedLagLook | null> {
+    const { lag, maxLag = 0, maxLagAgeMs = 0 } = this.deps;
+    if (lag === undefined || (maxLag === 0 && maxLagAgeMs === 0)) return Promise.resolve(null);
+    this.lagRunning ??= this.timed(lag, (failure) => ({ lags: [], failure })).finally(
+      () => (this.lagRunning = undefined),
+    );
+    return this.lagRunning;
+  }
+
+  private lagReasons({ lags, failure }: OwnedLagLook, isReachable: boolean): string[] {
+    const { maxLag = 0, maxLagAgeMs = 0 } = this.deps;
+    const long = maxLag > 0 ? lags.filter(({ messages }) => messages > maxLag) : [];
+    const old = maxLagAgeMs > 0 ? lags.filter(({ ageMs }) => ageMs > maxLagAgeMs) : [];
+    return [
+      ...named(
+        `more than ${maxLag} messages are unsettled`,
+        long.map(({ partition, messages }) => `${partition} (${messages})`),
+      ),
+      ...named(
+        `messages are older than ${maxLagAgeMs} ms`,
+        old.map(({ partition, ageMs }) => `${partition} (${Math.round(ageMs)} ms)`),
+      ),
+      // Where Redis is away, that says enough.
+      ...(failure !== undefined && isReachable ? [`the lag cannot be read (${short(failure)})`] : []),
+    ];
+  }
+
+  /** Never rejects. What comes too late is dropped: the next call starts a look of its own. */
+  private timed<T>(look: () => Promise<T>, failed: (why: string) => T): Promise<T> {
     return new Promise((resolve) => {
-      const settle = (probe: HealthProbe): void => {
+      const settle = (result: T): void => {
         timer.cancel();
-        resolve(probe);
+        resolve(result);
       };
       const timer: Timer = this.deps.clock.setTimer(
-        () => resolve(unreachable(`no answer within ${this.timeoutMs} ms`)),
+        () => resolve(failed(`no answer within ${this.timeoutMs} ms`)),
         this.timeoutMs,
       );
-      startProbe(this.deps.probe).then(settle, (error: unknown) => settle(unreachable(codeOf(error))));
+      start(look).then(settle, (error: unknown) => settle(failed(codeOf(error))));
     });
   }
 }
 
-/** Makes a rejection of what a probe throws before its first await. */
-async function startProbe(probe: () => Promise<HealthProbe>): Promise<HealthProbe> {
-  return probe();
+/** Makes a rejection of what is thrown before the first await. */
+async function start<T>(look: () => Promise<T>): Promise<T> {
+  return look();
+}
+
+function lagFields({ lags, failure }: OwnedLagLook): Record<string, number> | null {
+  if (failure !== undefined) return null;
+  return {
+    messages: lags.reduce((sum, { messages }) => sum + messages, 0),
+    oldestMs: Math.round(lags.reduce((oldest, { ageMs }) => Math.max(oldest, ageMs), 0)),
+  };
 }
 
 function unreachable(reason: string): HealthProbe {

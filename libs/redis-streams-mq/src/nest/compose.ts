@@ -10,6 +10,7 @@ import { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
 import { MqHealth, type HealthProbe, type LoopState } from '../health/health.js';
+import { OwnedLag } from '../health/owned-lag.js';
 import { ClusterSampler } from '../metrics/cluster-sampler.js';
 import { MqMetrics } from '../metrics/metrics.js';
 import { Reporter } from '../metrics/reporter.js';
@@ -155,6 +156,11 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     }),
   });
   let serverConcerns: readonly string[] = [];
+  const ownedLag = new OwnedLag({
+    clock,
+    refs: () => consumer.ownedPartitions,
+    statistics: (refs) => statistics.ofGroups(refs),
+  });
   const health = new MqHealth({
     name,
     clock,
@@ -167,6 +173,9 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
       unowned: consumer.unowned,
       ...consumer.troubles,
     }),
+    lag: () => ownedLag.look(),
+    maxLag: options.healthMaxLag,
+    maxLagAgeMs: options.healthMaxLagAgeMs,
   });
   const sampler = new ClusterSampler({
     connection: command,
