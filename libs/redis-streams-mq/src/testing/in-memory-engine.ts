@@ -126,11 +126,12 @@ export class InMemoryEngine {
   }
 
   private makeRuntime(): MqRuntime {
-    const part = <K extends 'producer' | 'admin' | 'deadLetters' | 'health'>(name: K): MqRuntime[K] =>
-      delegate(() => this.life.runtime[name]);
+    // What people ask for may wait for moments of the engine's time; a send waits for nothing but the server.
+    const part = <K extends 'admin' | 'deadLetters' | 'health'>(name: K): MqRuntime[K] =>
+      delegate(() => this.life.runtime[name], this.whileTimePasses);
     const { metrics } = this.life.runtime;
     const parts: Partial<MqRuntime> = {
-      producer: part('producer'),
+      producer: delegate(() => this.life.runtime.producer),
       admin: part('admin'),
       deadLetters: part('deadLetters'),
       health: part('health'),

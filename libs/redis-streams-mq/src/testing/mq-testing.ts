@@ -19,6 +19,7 @@ import {
   type RetryingMessage,
   type SentMessage,
 } from './message-state.js';
+import { toBytes } from './server/values.js';
 import { VirtualClock } from './virtual-clock.js';
 
 export interface MqTestingOptions {
@@ -159,6 +160,21 @@ export class MqTesting {
     const sent = await this.engine(instance).runtime.producer.send(topic, payload, options);
     await this.settle();
     return sent;
+  }
+
+  /**
+   * Puts an entry of another program on a partition's stream: names and values in turn, as `XADD` takes them. What the queue
+   * cannot read becomes a dead letter (`malformed`).
+   */
+  async publishRaw(
+    topic: string,
+    partition: number,
+    fields: readonly string[],
+    { instance = DEFAULT_INSTANCE }: Pick<GroupSelection, 'instance'> = {},
+  ): Promise<void> {
+    const { server, keys } = this.engine(instance);
+    await server.execute(this, 'XADD', [keys.stream(topic, partition), '*', ...fields].map(toBytes));
+    await this.settle();
   }
 
   /** Where a message is for a group, now. */
