@@ -1,4 +1,5 @@
-// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo`, `torture` and `bench`.
+// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo`, `torture`, `bench` and
+// `package`.
 import './setup.mjs';
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -9,7 +10,7 @@ import { ensureRedis, hasDocker, howToGetRedis, installServer } from './redis.mj
 const root = join(import.meta.dirname, '..');
 const installed = (file) => join(root, 'node_modules', file);
 
-const jobs = { jest, demo, torture, bench };
+const jobs = { jest, demo, torture, bench, package: testPackage };
 const [what = '', ...args] = process.argv.slice(2);
 const [job, detail] = what.split(':');
 
@@ -69,6 +70,12 @@ async function bench(benchArgs) {
   const built = await run(installed('typescript/bin/tsc'), ['-b', ...projects]);
   if (built !== 0) return built;
   return run(join(root, 'bench/dist/bench/src/main.js'), benchArgs, { MQ_REDIS_SERVER: server });
+}
+
+/** The packed library, installed as users do. */
+async function testPackage(packageArgs) {
+  redis = await ensureRedis({ log: console.log });
+  return run(join(root, 'scripts/package/main.mjs'), packageArgs, { MQ_PACKAGE_REDIS_URL: redis.url });
 }
 
 /** Runs a script of Node's and resolves with its exit code. */
