@@ -2,8 +2,8 @@ import type { ReceivedMessage } from '../../libs/redis-streams-mq/src/core/handl
 import { compareStreamIds } from '../../libs/redis-streams-mq/src/core/stream-id.js';
 import { eventIdToWire } from '../../libs/redis-streams-mq/src/core/event-id.js';
 import { DeadLetter } from '../../libs/redis-streams-mq/src/core/results.js';
-import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/dlq/dead-letter.js';
-import { replay } from '../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/core/dead-letter.js';
+import { replay } from '../../libs/redis-streams-mq/src/redis/scripts/replay.script.js';
 import type { TestInstance } from '../support/engine.js';
 import { record, useMq } from '../support/mq-fixture.js';
 import { mentions } from '../support/tcp-proxy.js';
@@ -214,7 +214,7 @@ describe('replay', () => {
     await instance.producer.sendBatch(topic, byPartition(120, 2));
     await letters(instance, 120);
     handled.calls.length = 0;
-    await expect(deadLetters.replayAll(topic)).resolves.toEqual({ replayed: 120, gone: 0, failed: 0 });
+    await expect(deadLetters.replayAll(topic)).resolves.toMatchObject({ replayed: 120, gone: 0, failed: 0 });
     await letters(instance, 120);
     expect(handled.calls).toHaveLength(120);
   });
@@ -474,7 +474,7 @@ describe('DEL-25 entries that are not ours', () => {
       await expect(deadLetters.replay(topic, letter.id)).rejects.toMatchObject({ code: 'MQ_DEAD_LETTER_UNREADABLE' });
     }
     handled.isFixed = true;
-    await expect(deadLetters.replayAll(topic)).resolves.toEqual({ replayed: 1, gone: 0, failed: 3 });
+    await expect(deadLetters.replayAll(topic)).resolves.toMatchObject({ replayed: 1, gone: 0, failed: 3 });
     await waitFor(() => handled.calls.length === 2);
     await expect(deadLetters.clear(topic)).resolves.toBe(3);
   });

@@ -19,7 +19,7 @@ const TABLE = [
   `streaming:mq:(lease|epoch|retry|held|crash|paused):${TAG}:${GROUP}`,
   `streaming:mq:retry:${TAG}:${GROUP}:items`,
   `streaming:mq:delayed:${TAG}(:items|:seq)?`,
-  `streaming:mq:(commit|activity|paused):${TAG}`,
+  `streaming:mq:(commit|activity|paused|imports):${TAG}`,
   `streaming:mq:dedup:${TAG}:.+`,
   String.raw`streaming:mq:topic:\{${GROUP}\}:(meta|partitions)`,
   String.raw`streaming:mq:members:\{${GROUP}\}(:info)?`,

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import type { ReceivedMessage } from '../../libs/redis-streams-mq/src/core/handler.js';
 import { DeadLetter } from '../../libs/redis-streams-mq/src/core/results.js';
 import { bytesSerializer } from '../../libs/redis-streams-mq/src/core/serializer.js';
-import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/dlq/dead-letter.js';
+import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/core/dead-letter.js';
 import type { SendOptions } from '../../libs/redis-streams-mq/src/producer/outgoing-message.js';
 import type { SendResult } from '../../libs/redis-streams-mq/src/producer/producer.js';
 import type { TestInstance } from '../support/engine.js';

@@ -1,6 +1,6 @@
 import { MqHandlerTimeoutError } from '../../libs/redis-streams-mq/src/core/errors.js';
 import { DeadLetter, MessageHandleResult, RetryLater } from '../../libs/redis-streams-mq/src/core/results.js';
-import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/dlq/dead-letter.js';
+import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/core/dead-letter.js';
 import type { TestInstance } from '../support/engine.js';
 import { record, useMq } from '../support/mq-fixture.js';
 import { uniqueName } from '../support/unique-name.js';

@@ -1,5 +1,5 @@
 import { DeadLetter, RetryLater } from '../../libs/redis-streams-mq/src/core/results.js';
-import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/dlq/dead-letter.js';
+import type { DeadLetter as Letter } from '../../libs/redis-streams-mq/src/core/dead-letter.js';
 import type { TestInstance } from '../support/engine.js';
 import { record, useMq } from '../support/mq-fixture.js';
 import { describeWithServer } from '../support/redis-server.js';

@@ -53,8 +53,19 @@ export type { PartitionReset, ResetOptions, ResetReport } from './admin/position
 export type { RangeEnd, ReplayRangeOptions, ReplayRangeReport } from './admin/range-replay.js';
 export type { ResetTarget } from './admin/reset-target.js';
 export { DeadLetterQueue } from './dlq/dead-letter-queue.js';
-export type { DeadLetterFilter, DeadLetterListOptions, DeadLetterPage, ReplayReport } from './dlq/dead-letter-queue.js';
-export type { DeadLetter as DeadLetterRecord } from './dlq/dead-letter.js';
+export type {
+  ClearOptions,
+  DeadLetterListOptions,
+  DeadLetterPage,
+  DeadLetterTopic,
+  DeadLetterTopicPage,
+} from './dlq/dead-letter-queue.js';
+export type { DeadLetterCounts, DeadLetterGroupCount } from './dlq/dead-letter-counts.js';
+export type { DeadLetterEdit } from './dlq/dead-letter-edit.js';
+export type { DeadLetterFilter } from './dlq/dead-letter-filter.js';
+export type { ReplayOptions, ReplayRefusal, ReplayReport } from './dlq/dead-letter-replay.js';
+export type { BulkOptions } from './dlq/pace.js';
+export type { DeadLetter as DeadLetterRecord, EarlierDeath, FailedAttempt } from './core/dead-letter.js';
 export { MqHealth } from './health/health.js';
 export type { MqHealthResult } from './health/health.js';
 export { MqMetrics } from './metrics/metrics.js';

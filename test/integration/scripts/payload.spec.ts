@@ -1,6 +1,7 @@
 import type { Connection } from '../../../libs/redis-streams-mq/src/redis/connection.js';
 import { call } from '../../../libs/redis-streams-mq/src/redis/script.js';
-import { dlqPage, replay } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import { dlqPage } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import { replay } from '../../../libs/redis-streams-mq/src/redis/scripts/replay.script.js';
 import { moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
 import { moveDelayed, schedule } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { fail } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
@@ -59,9 +60,11 @@ describe.each(payloads)('%s', (_, payload) => {
     '',
   ];
   const sent = fields.map(asBytes);
-  const arrived = (origin: string, attempt: number): string[] => [
+  const arrived = (origin: string, attempt: number): unknown[] => [
     'origin',
     origin,
+    'history',
+    expect.any(String),
     'attempt',
     String(attempt),
     ...sent,
@@ -75,10 +78,10 @@ describe.each(payloads)('%s', (_, payload) => {
     const [first] = await place.read('retryStream');
     expect(first!.fields!.map(asBytes)).toEqual(arrived(origin, 1));
     const letter = await place.dead(first!.id, 'retryStream', origin);
-    expect(
-      await fieldsFrom(place.run(call(dlqPage, place.keys, { start: '-', stop: '+', count: 1, newestFirst: 0 }))),
-    ).toEqual([sent]);
-    await place.run(call(replay, place.keys, { id: letter, group: place.group }));
+    const range = { low: '-', high: '+', scan: 1, failedFrom: '', failedTo: '' };
+    const page = place.run(call(dlqPage, place.keys, { ...range, count: 1, newestFirst: 0, heads: 0 }));
+    expect(await fieldsFrom(page.then(({ letters }) => letters))).toEqual([sent]);
+    await place.run(call(replay, place.keys, { group: place.group, edits: 0 }, [letter]));
     await place.move();
     const [second] = await place.read('retryStream');
     expect(second!.fields!.map(asBytes)).toEqual(arrived(origin, 0));

@@ -1,5 +1,5 @@
 import { call, callMulti, type ScriptCall } from '../../../libs/redis-streams-mq/src/redis/script.js';
-import { dlqPage, replay } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import { dlqCount, dlqPage } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
 import { dlqTally } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-tally.script.js';
 import {
   acquire,
@@ -27,6 +27,7 @@ import {
 } from '../../../libs/redis-streams-mq/src/redis/scripts/position.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
 import { report } from '../../../libs/redis-streams-mq/src/redis/scripts/report.script.js';
+import { replay } from '../../../libs/redis-streams-mq/src/redis/scripts/replay.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
@@ -53,6 +54,16 @@ export interface ScriptCase {
   readonly timesIn?: readonly (keyof PlaceKeys)[];
 }
 
+const EVERY_LETTER = {
+  low: '-',
+  high: '+',
+  scan: 10,
+  failedFrom: '',
+  failedTo: '',
+  count: 10,
+  newestFirst: 0,
+  heads: 0,
+};
 const number: unknown = expect.any(Number);
 const text: unknown = expect.any(String);
 
@@ -382,21 +393,61 @@ export const scriptCases: readonly ScriptCase[] = [
     anyType: ['commit'],
   }),
   using(replay, {
+    as: 'of a group that has a position',
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      return [await place.dead(ids[0]!), await place.dead(ids[1]!)];
+    },
+    call: ({ keys, group }, ids) => call(replay, keys, { group, edits: 0 }, ids),
+    reply: () => ({ status: 'ok', results: ['replayed', 'replayed'] }),
+    inFullRedis: 'is refused',
+    anyType: ['stream', 'paused', 'pausedAll'],
+  }),
+  using(replay, {
+    as: 'edited',
     arrange: async (place) => {
       const [id] = await place.pending(1);
       return [await place.dead(id!)];
     },
-    call: ({ keys, group }, [id]) => call(replay, keys, { id: id!, group }),
-    reply: () => 'replayed',
+    call: ({ keys, group }, [id]) => call(replay, keys, { group, edits: 2 }, ['payload', 'other', id!]),
+    reply: () => ({ status: 'ok', results: ['replayed'] }),
     inFullRedis: 'is refused',
+    anyType: ['stream', 'paused', 'pausedAll'],
   }),
   using(dlqPage, {
     arrange: async (place) => {
       const [id] = await place.pending(1);
       return [await place.dead(id!)];
     },
-    call: ({ keys }) => call(dlqPage, keys, { start: '-', stop: '+', count: 10, newestFirst: 0 }),
-    reply: ([id]) => [{ id, metadata: expect.any(Map), fields: [Buffer.from('payload'), Buffer.from('message 0')] }],
+    call: ({ keys }) => call(dlqPage, keys, EVERY_LETTER),
+    reply: ([id]) => ({
+      letters: [
+        {
+          id,
+          metadata: expect.any(Map),
+          fields: [Buffer.from('payload'), Buffer.from('message 0')],
+          history: { attempts: [], deaths: [], deathCount: 0 },
+        },
+      ],
+      lastId: id,
+      looked: 1,
+      isEnd: true,
+    }),
+    inFullRedis: 'goes on',
+  }),
+  using(dlqCount, {
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      return [await place.dead(ids[0]!), await place.dead(ids[1]!)];
+    },
+    call: ({ keys }) =>
+      call(dlqCount, keys, { low: '-', high: '+', scan: 10, failedFrom: '', failedTo: '' }, ['group', 'g']),
+    reply: ([, last]) => ({
+      counts: [{ group: 'g', reason: 'exhausted', count: 2, oldest: number }],
+      lastId: last,
+      looked: 2,
+      isEnd: true,
+    }),
     inFullRedis: 'goes on',
   }),
   using(dlqTally, {

@@ -29,12 +29,14 @@ export function toEntry(source: Source, raw: LivingEntry, suspect: boolean): Ent
   let attemptsMade = 0;
   let { fields } = raw;
   if (source === 'retry') {
-    const made = Number(fields[3]?.toString('latin1'));
-    const isOurs = fields[0]?.toString('latin1') === 'origin' && fields[2]?.toString('latin1') === 'attempt';
+    // The history is for whoever looks at a dead letter.
+    const attemptAt = fields[2]?.toString('latin1') === 'history' ? 4 : 2;
+    const made = Number(fields[attemptAt + 1]?.toString('latin1'));
+    const isOurs = fields[0]?.toString('latin1') === 'origin' && fields[attemptAt]?.toString('latin1') === 'attempt';
     if (isOurs && Number.isSafeInteger(made) && made >= 0) {
       origin = fields[1]!.toString('latin1');
       attemptsMade = made;
-      fields = fields.slice(4);
+      fields = fields.slice(attemptAt + 2);
     }
   }
   return { source, id: raw.id, origin, attemptsMade, fields, suspect, state: 'waiting', lane: undefined };

@@ -1,7 +1,10 @@
 import { EventEmitter } from 'node:events';
 
+/** Every reason there is. */
+export const DEAD_REASONS = ['exhausted', 'rejected', 'validation', 'malformed', 'crash-loop', 'expired'] as const;
+
 /** Why a message was dead-lettered. */
-export type DeadReason = 'exhausted' | 'rejected' | 'validation' | 'malformed' | 'crash-loop' | 'expired';
+export type DeadReason = (typeof DEAD_REASONS)[number];
 
 /** How Redis' errors are classified; see redis/redis-errors.ts. */
 export type FaultClass = 'transient' | 'key' | 'configuration' | 'unexpected';

@@ -2,6 +2,8 @@
 export interface PartitionKeys {
   readonly stream: string;
   readonly dlq: string;
+  /** Which dead letters were imported, and when. */
+  readonly imports: string;
   readonly delayed: string;
   readonly delayedItems: string;
   readonly delayedSeq: string;
@@ -72,6 +74,7 @@ export class Keys {
     return {
       stream: `${this.data}:${tag}`,
       dlq: `${this.data}:${tag}:dlq`,
+      imports: `${this.control}:imports:${tag}`,
       delayed,
       delayedItems: `${delayed}:items`,
       delayedSeq: `${delayed}:seq`,

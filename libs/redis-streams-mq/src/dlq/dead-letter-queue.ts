@@ -1,42 +1,52 @@
 import type { Clock } from '../core/clock.js';
+import type { DeadLetter } from '../core/dead-letter.js';
 import { MqAdminError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
-import { assertGroupName, assertTopicName } from '../core/names.js';
-import { compareStreamIds, isStreamId } from '../core/stream-id.js';
+import { assertTopicName } from '../core/names.js';
+import type { Serializer } from '../core/serializer.js';
 import type { Connection } from '../redis/connection.js';
 import { asNumber } from '../redis/reply.js';
-import { call } from '../redis/script.js';
-import { dlqPage, replay, type RawDeadLetter, type ReplayReply } from '../redis/scripts/dlq.script.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
-import { toDeadLetter, type DeadLetter } from './dead-letter.js';
-
-export interface DeadLetterFilter {
-  /** Only those of this group. */
-  readonly group?: string;
-}
+import { countLetters, type DeadLetterCounts } from './dead-letter-counts.js';
+import { editArgs, type DeadLetterEdit } from './dead-letter-edit.js';
+import { checkFilter, invalid, type DeadLetterFilter } from './dead-letter-filter.js';
+import { parsePlace, placeText } from './dead-letter-place.js';
+import { DeadLetterReader } from './dead-letter-reader.js';
+import { DeadLetterReplay, type ReplayOptions, type ReplayReport } from './dead-letter-replay.js';
+import { BULK_OPTIONS, checkBulk, type BulkOptions } from './pace.js';
 
 export interface DeadLetterListOptions extends DeadLetterFilter {
-  /** Letters a page. @defaultValue 50 */
+  /** Letters a page, at most 1000. @defaultValue 50 */
   readonly limit?: number;
   /** The `cursor` of the page before. */
   readonly cursor?: string;
+  /** @defaultValue 'oldest-first' */
+  readonly order?: 'oldest-first' | 'newest-first';
 }
 
 export interface DeadLetterPage {
-  /** Oldest first, over all partitions. */
+  /** In the order asked for, over all partitions. With a filter it may be short, or empty, before the end. */
   readonly items: readonly DeadLetter[];
   /** For the next page; `null` after the last. */
   readonly cursor: string | null;
 }
 
-export interface ReplayReport {
-  readonly replayed: number;
-  /** Gone meanwhile: replayed or deleted by someone else. */
-  readonly gone: number;
-  /** Their fields cannot be read back; they stay. */
-  readonly failed: number;
+export interface DeadLetterTopic {
+  readonly topic: string;
+  readonly size: number;
+  /** Letters of each partition. */
+  readonly partitions: readonly number[];
 }
+
+export interface DeadLetterTopicPage {
+  /** In the order of their names. May be empty before the end. */
+  readonly items: readonly DeadLetterTopic[];
+  /** For the next page; `null` after the last. */
+  readonly cursor: string | null;
+}
+
+export interface ClearOptions extends DeadLetterFilter, BulkOptions<{ readonly deleted: number }> {}
 
 export interface DeadLetterQueueDeps {
   readonly connection: Connection;
@@ -44,103 +54,112 @@ export interface DeadLetterQueueDeps {
   readonly topics: TopicRegistry;
   readonly clock: Clock;
   readonly events: MqEvents;
+  readonly serializer: Serializer;
+  readonly maxPayloadBytes: number;
   /** Something became due in a bucket: its owner's mover should look. */
   readonly onDue: (topic: string, partition: number, group: string) => void;
 }
 
-interface Place {
-  readonly partition: number;
-  readonly id: string;
-}
-
-const PAGE = 100;
+const MAX_PAGE = 1_000;
+/** Letters that one page looks at before it ends without being full: a filter that matches nothing stays cheap. */
+const MOST_LOOKED = 10_000;
+const COUNT_LIMIT = 1_000_000;
 
 /**
  * The dead letters of all topics. A replay puts a letter back before its own group, with its attempts reset and its event id
  * kept, and takes it out of the DLQ in the same step.
  */
 export class DeadLetterQueue {
-  constructor(private readonly deps: DeadLetterQueueDeps) {}
+  private readonly reader: DeadLetterReader;
+  private readonly replaying: DeadLetterReplay;
 
-  /** One page, oldest first over all partitions of the topic. */
-  async list(topic: string, options: DeadLetterListOptions = {}): Promise<DeadLetterPage> {
-    const limit = options.limit ?? 50;
-    if (!Number.isInteger(limit) || limit < 1 || limit > 1_000) {
-      throw new MqAdminError('MQ_INVALID_ARGUMENT', 'limit must be an integer from 1 to 1000');
-    }
-    if (options.group !== undefined) assertGroupName(options.group);
-    let after = options.cursor === undefined ? null : parsePlace(options.cursor);
-    const ends = Array<string>(await this.partitionCount(topic)).fill('+');
-    const items: DeadLetter[] = [];
-    for (;;) {
-      const page = await this.page(topic, after, limit, ends);
-      for (const letter of page) {
-        after = parsePlace(letter.id);
-        if (options.group !== undefined && letter.group !== options.group) continue;
-        items.push(letter);
-        if (items.length === limit) return { items, cursor: letter.id };
-      }
-      if (page.length < limit) return { items, cursor: null };
-    }
-  }
-
-  /** How many letters the topic has; with `group`, how many of that group (which reads them all). */
-  async size(topic: string, filter: DeadLetterFilter = {}): Promise<number> {
-    if (filter.group !== undefined) {
-      let count = 0;
-      for await (const letters of this.pages(topic, filter)) count += letters.length;
-      return count;
-    }
-    let sum = 0;
-    const partitionCount = await this.partitionCount(topic);
-    for (let partition = 0; partition < partitionCount; partition++) {
-      sum += asNumber(await this.deps.connection.send('XLEN', this.deps.keys.partition(topic, partition).dlq));
-    }
-    return sum;
-  }
-
-  /** One letter, or `null` when it is not there. */
-  async get(topic: string, id: string): Promise<DeadLetter | null> {
-    const place = parsePlace(id);
-    await this.checkPartition(topic, place.partition);
-    const [raw] = await this.read(topic, place.partition, { start: place.id, stop: place.id, count: 1 });
-    return raw === undefined ? null : toDeadLetter(topic, place.partition, raw);
+  constructor(private readonly deps: DeadLetterQueueDeps) {
+    this.reader = new DeadLetterReader(deps);
+    this.replaying = new DeadLetterReplay({ ...deps, reader: this.reader });
   }
 
   /**
-   * Puts one letter back before its group. False when it is not there any more: of two calls at once one gets true.
-   * @throws MqAdminError `MQ_DEAD_LETTER_UNREADABLE`
+   * One page, in the order of time over all partitions of the topic. It looks at some thousand letters at most, also when
+   * the filter matches none: the cursor says where to go on.
    */
-  async replay(topic: string, id: string): Promise<boolean> {
-    const letter = await this.get(topic, id);
-    if (letter === null) return false;
-    const result = await this.replayLetter(letter);
-    if (result === 'unreadable' || result === 'other-group') {
-      throw new MqAdminError(
-        'MQ_DEAD_LETTER_UNREADABLE',
-        `dead letter ${id} of ${topic} cannot be put back: its fields cannot be read`,
-        {
-          context: { topic, id },
-        },
-      );
-    }
-    return result === 'replayed';
+  async list(topic: string, options: DeadLetterListOptions = {}): Promise<DeadLetterPage> {
+    const filter = checkFilter(options, ['limit', 'cursor', 'order']);
+    const { limit = 50, cursor, order = 'oldest-first' } = options;
+    if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE)
+      throw invalid(`limit must be an integer from 1 to ${MAX_PAGE}`);
+    if (order !== 'oldest-first' && order !== 'newest-first')
+      throw invalid('order must be oldest-first or newest-first');
+    const after = cursor === undefined ? null : parsePlace(cursor);
+    const ends = Array<string>(await this.partitionCount(topic)).fill('+');
+    const request = { topic, filter, order, limit, mostLooked: MOST_LOOKED, after, ends, heads: false };
+    const { letters, reached } = await this.reader.page(request);
+    return { items: letters, cursor: reached === null ? null : placeText(reached) };
   }
 
-  /** Replays what is there now, oldest first, at most `limit`. Letters that arrive meanwhile are left. */
-  async replayAll(topic: string, options: DeadLetterFilter & { readonly limit?: number } = {}): Promise<ReplayReport> {
-    const report = { replayed: 0, gone: 0, failed: 0 };
-    const limit = options.limit ?? Infinity;
-    for await (const letters of this.pages(topic, options)) {
-      for (const letter of letters) {
-        if (report.replayed >= limit) return report;
-        const result = await this.replayLetter(letter);
-        if (result === 'replayed') report.replayed++;
-        else if (result === 'gone') report.gone++;
-        else report.failed++;
-      }
+  /** How many letters the topic has; with a filter, how many of these (which looks at them all). */
+  async size(topic: string, filter: DeadLetterFilter = {}): Promise<number> {
+    const checked = checkFilter(filter);
+    const partitionCount = await this.partitionCount(topic);
+    if (Object.values(filter).some((condition) => condition !== undefined))
+      return (await countLetters(this.reader, topic, partitionCount, checked, Infinity)).total;
+    return (await this.reader.lengths(topic, partitionCount)).reduce((sum, length) => sum + length, 0);
+  }
+
+  /**
+   * Counts by group and reason, from the letters themselves. Looks at a million at most in one call, and says by
+   * `isComplete` whether these were all.
+   */
+  async counts(topic: string, filter: DeadLetterFilter = {}): Promise<DeadLetterCounts> {
+    const checked = checkFilter(filter);
+    return countLetters(this.reader, topic, await this.partitionCount(topic), checked, COUNT_LIMIT);
+  }
+
+  /**
+   * Topics that have dead letters. A page looks at about `limit` topics (100 unless given); its cursor is only for the next
+   * call. While topics are made or deleted, one may be in two pages.
+   */
+  async topics(options: { readonly limit?: number; readonly cursor?: string } = {}): Promise<DeadLetterTopicPage> {
+    const { limit = 100, cursor = '0' } = options;
+    if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE)
+      throw invalid(`limit must be an integer from 1 to ${MAX_PAGE}`);
+    if (typeof cursor !== 'string' || !/^\d{1,20}$/.test(cursor)) throw invalid('cursor is not that of another page');
+    const looked = await this.deps.topics.scan(cursor, '', limit);
+    const items: DeadLetterTopic[] = [];
+    for (const topic of looked.names) {
+      const meta = await this.deps.topics.refresh(topic);
+      const partitions = meta === null ? [] : await this.reader.lengths(topic, meta.partitionCount);
+      const size = partitions.reduce((sum, length) => sum + length, 0);
+      if (size > 0) items.push({ topic, size, partitions });
     }
-    return report;
+    return { items, cursor: looked.cursor === '0' ? null : looked.cursor };
+  }
+
+  /** One letter with its error, its attempts and its earlier deaths, or `null` when it is not there. */
+  async get(topic: string, id: string): Promise<DeadLetter | null> {
+    const place = parsePlace(id);
+    await this.checkPartition(topic, place.partition);
+    return this.reader.get(topic, place);
+  }
+
+  /**
+   * Puts one letter back before its group, changed by `edit` if that is given. False when it is not there any more: of two
+   * calls at once one gets true.
+   * @throws MqAdminError `MQ_GROUP_PAUSED`, `MQ_GROUP_NOT_FOUND`, `MQ_RETRY_PENDING`, `MQ_DEAD_LETTER_UNREADABLE`
+   */
+  async replay(topic: string, id: string, edit?: DeadLetterEdit): Promise<boolean> {
+    const edits = editArgs(topic, edit, this.deps);
+    const letter = await this.get(topic, id);
+    return letter !== null && this.replaying.one(letter, edits);
+  }
+
+  /**
+   * Replays what is there now and matches, oldest first. Letters that arrive meanwhile are left. What a group refuses is
+   * reported; of a group that the filter names it is thrown.
+   * @throws MqAdminError `MQ_GROUP_PAUSED`, `MQ_GROUP_NOT_FOUND`
+   */
+  async replayAll(topic: string, options: ReplayOptions = {}): Promise<ReplayReport> {
+    checkFilter(options, [...BULK_OPTIONS, 'ratePerSecond']);
+    return this.replaying.all(topic, await this.partitionCount(topic), options);
   }
 
   /** Deletes one letter for good. False when it was not there. */
@@ -150,79 +169,24 @@ export class DeadLetterQueue {
     return (await this.deleteIds(topic, place.partition, [place.id], 'delete')) === 1;
   }
 
-  /** Deletes the letters that are there now, all or those of one group, for good; returns how many. */
-  async clear(topic: string, filter: DeadLetterFilter = {}): Promise<number> {
+  /** Deletes the letters that are there now and match, oldest first, for good; returns how many. */
+  async clear(topic: string, options: ClearOptions = {}): Promise<number> {
+    const filter = checkFilter(options, BULK_OPTIONS);
+    const limit = checkBulk(options as BulkOptions<never>);
+    const { signal, onProgress } = options;
     let deleted = 0;
-    for await (const letters of this.pages(topic, filter)) {
+    for await (const page of this.reader.heads(topic, await this.partitionCount(topic), filter)) {
+      if (signal?.aborted || deleted >= limit) break;
       const byPartition = new Map<number, string[]>();
-      for (const letter of letters) {
-        const { partition, id } = parsePlace(letter.id);
-        byPartition.set(partition, [...(byPartition.get(partition) ?? []), id]);
+      for (const { id } of page.slice(0, limit - deleted)) {
+        const place = parsePlace(id);
+        byPartition.set(place.partition, [...(byPartition.get(place.partition) ?? []), place.id]);
       }
-      for (const [partition, ids] of byPartition) deleted += await this.deleteIds(topic, partition, ids, 'clear');
+      const counts = [...byPartition].map(([partition, ids]) => this.deleteIds(topic, partition, ids, 'clear'));
+      for (const count of await Promise.all(counts)) deleted += count;
+      onProgress?.({ deleted });
     }
     return deleted;
-  }
-
-  /** All letters that are there now. Those that arrive meanwhile are not among them, or it might never end. */
-  private async *pages(topic: string, { group }: DeadLetterFilter): AsyncGenerator<readonly DeadLetter[]> {
-    if (group !== undefined) assertGroupName(group);
-    const count = await this.partitionCount(topic);
-    const newest = await Promise.all(
-      Array.from({ length: count }, (_, partition) => this.read(topic, partition, { newestFirst: '1', count: 1 })),
-    );
-    const ends = newest.map(([letter]) => letter?.id ?? null);
-    let after: Place | null = null;
-    for (;;) {
-      const page: readonly DeadLetter[] = await this.page(topic, after, PAGE, ends);
-      const letters = group === undefined ? page : page.filter((letter) => letter.group === group);
-      if (letters.length > 0) yield letters;
-      if (page.length < PAGE) return;
-      after = parsePlace(page.at(-1)!.id);
-    }
-  }
-
-  /** Up to `limit` letters behind `after`, merged over the partitions by id; `ends` are the last ids to be read, `null` where none is. */
-  private async page(
-    topic: string,
-    after: Place | null,
-    limit: number,
-    ends: readonly (string | null)[],
-  ): Promise<DeadLetter[]> {
-    const pages = await Promise.all(
-      ends.map(async (stop, partition) => {
-        if (stop === null) return [];
-        const start = after === null ? '-' : partition <= after.partition ? `(${after.id}` : after.id;
-        const letters = await this.read(topic, partition, { start, stop, count: limit });
-        return letters.map((raw) => ({ partition, raw }));
-      }),
-    );
-    return pages
-      .flat()
-      .sort((a, b) => compareStreamIds(a.raw.id, b.raw.id) || a.partition - b.partition)
-      .slice(0, limit)
-      .map(({ partition, raw }) => toDeadLetter(topic, partition, raw));
-  }
-
-  private read(
-    topic: string,
-    partition: number,
-    range: { readonly start?: string; readonly stop?: string; readonly count: number; readonly newestFirst?: '1' },
-  ): Promise<readonly RawDeadLetter[]> {
-    const { dlq } = this.deps.keys.partition(topic, partition);
-    return this.deps.connection.run(call(dlqPage, { dlq }, { start: '-', stop: '+', newestFirst: '0', ...range }));
-  }
-
-  private async replayLetter(letter: DeadLetter): Promise<ReplayReply> {
-    const { connection, keys, events, clock, onDue } = this.deps;
-    const { topic, partition, group } = letter;
-    const { id } = parsePlace(letter.id);
-    const startedAt = clock.monotonic();
-    const result = await connection.run(call(replay, keys.groupPartition(topic, partition, group), { id, group }));
-    if (result === 'replayed') onDue(topic, partition, group);
-    const seen = result === 'replayed' || result === 'gone' ? result : 'failed';
-    events.emit('replayed', { topic, partition, group, result: seen, durationMs: clock.monotonic() - startedAt });
-    return result;
   }
 
   private async deleteIds(
@@ -241,9 +205,8 @@ export class DeadLetterQueue {
     assertTopicName(topic);
     // Not from the cache: the count may have been raised elsewhere, or the topic deleted.
     const meta = await this.deps.topics.refresh(topic);
-    if (meta === null)
-      throw new MqAdminError('MQ_TOPIC_NOT_FOUND', `topic ${topic} does not exist`, { context: { topic } });
-    return meta.partitionCount;
+    if (meta !== null) return meta.partitionCount;
+    throw new MqAdminError('MQ_TOPIC_NOT_FOUND', `topic ${topic} does not exist`, { context: { topic } });
   }
 
   private async checkPartition(topic: string, partition: number): Promise<void> {
@@ -253,15 +216,4 @@ export class DeadLetterQueue {
       context: { topic, partition },
     });
   }
-}
-
-function parsePlace(id: string): Place {
-  const [, partition, streamId] = /^(\d{1,9})\/(\d+-\d+)$/.exec(id) ?? [];
-  if (partition === undefined || !isStreamId(streamId)) {
-    throw new MqAdminError(
-      'MQ_INVALID_ARGUMENT',
-      `${JSON.stringify(id)} is not the id of a dead letter (<partition>/<stream id>)`,
-    );
-  }
-  return { partition: Number(partition), id: streamId };
 }

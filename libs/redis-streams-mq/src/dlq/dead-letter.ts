@@ -1,34 +1,14 @@
+import type { DeadLetter, FailedAttempt } from '../core/dead-letter.js';
 import type { DeadReason } from '../core/events.js';
 import { eventIdFromWire } from '../core/event-id.js';
 import { decodeMessage, type DecodedMessage } from '../core/message.js';
 import type { RawDeadLetter } from '../redis/scripts/dlq.script.js';
 
-/** A message that a group gave up on, with its cause. */
-export interface DeadLetter {
-  /** Id within the topic's DLQ: `<partition>/<stream id>`. */
-  readonly id: string;
-  readonly topic: string;
-  readonly partition: number;
-  readonly group: string;
-  readonly originalMessageId: string;
-  /** `null` when the entry was too damaged to have one. */
-  readonly eventId: string | null;
-  readonly key: string | null;
-  /** By the server's clock, in milliseconds. */
-  readonly failedAt: number;
-  /** Handler calls that were made. */
-  readonly attempts: number;
-  readonly reason: DeadReason;
-  readonly error: { readonly name: string; readonly message: string; readonly stack: string | null } | null;
-  /** The payload's bytes as they were sent; `null` for an entry that had none. */
-  readonly payload: Buffer | null;
-  readonly headers: Readonly<Record<string, string>>;
-  /** Fields and values of the original entry, byte for byte. */
-  readonly fields: readonly Buffer[];
-}
+/** Reasons that come from a call of the handler; the others are found before it. */
+const CALLED: ReadonlySet<string> = new Set<DeadReason>(['exhausted', 'rejected', 'validation']);
 
 export function toDeadLetter(topic: string, partition: number, raw: RawDeadLetter): DeadLetter {
-  const { metadata } = raw;
+  const { metadata, history } = raw;
   const errorName = metadata.get('errorName');
   const message = raw.fields === null ? null : decodeOrNull(raw.fields);
   const wireEventId = metadata.get('eventId');
@@ -42,15 +22,32 @@ export function toDeadLetter(topic: string, partition: number, raw: RawDeadLette
     key: metadata.get('key') ?? null,
     failedAt: Number(metadata.get('failedAt') ?? 0),
     attempts: Number(metadata.get('attempts') ?? 0),
-    reason: (metadata.get('reason') ?? 'malformed') as DeadReason,
+    reason: reasonOf(metadata.get('reason')),
     error:
       errorName === undefined
         ? null
         : { name: errorName, message: metadata.get('errorMessage') ?? '', stack: metadata.get('errorStack') ?? null },
+    failures: failuresOf(raw),
+    deathCount: history.deathCount,
+    deaths: history.deaths.map(({ at, reason, ...death }) => ({ ...death, failedAt: at, reason: reasonOf(reason) })),
     payload: message?.payload ?? null,
     headers: message?.headers ?? {},
     fields: raw.fields ?? [],
   };
+}
+
+/** The earlier attempts are in the history, the last one is what the letter itself says. */
+function failuresOf({ metadata, history }: RawDeadLetter): FailedAttempt[] {
+  const failures = history.attempts.map(({ attempt, at, error }) => ({ attempt, failedAt: at, error }));
+  const attempts = Number(metadata.get('attempts') ?? 0);
+  if (!CALLED.has(metadata.get('reason') ?? '') || !(attempts > (failures.at(-1)?.attempt ?? 0))) return failures;
+  const name = metadata.get('errorName');
+  const error = name === undefined ? '' : `${name}: ${metadata.get('errorMessage') ?? ''}`;
+  return [...failures, { attempt: attempts, failedAt: Number(metadata.get('failedAt') ?? 0), error }];
+}
+
+function reasonOf(reason: string | undefined): DeadReason {
+  return (reason || 'malformed') as DeadReason;
 }
 
 function decodeOrNull(fields: readonly Buffer[]): DecodedMessage | null {

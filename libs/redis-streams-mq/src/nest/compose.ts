@@ -133,6 +133,8 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     topics: patientTopics,
     clock,
     events,
+    serializer: options.serializer,
+    maxPayloadBytes: options.maxPayloadBytes,
     onDue,
   });
   const admin = new MqAdmin({

@@ -1,6 +1,7 @@
-import { MqInvalidMessageError, thrownText } from '../core/errors.js';
+import { thrownText } from '../core/errors.js';
 import { eventIdToWire, newEventId } from '../core/event-id.js';
 import { encodeMessage } from '../core/message.js';
+import { checkHeaders, encodePayload, invalidMessage as invalid } from '../core/message-parts.js';
 import type { Serializer } from '../core/serializer.js';
 
 /** What may be said about a message when it is sent. */
@@ -52,11 +53,6 @@ export interface PreparedMessage {
 
 const DAY_MS = 86_400_000;
 const MAX_DELAY_MS = 10 * 365 * DAY_MS;
-const MAX_HEADER_BYTES = 65_536;
-
-function invalid(topic: string, what: string, code = 'MQ_INVALID_MESSAGE', cause?: unknown): MqInvalidMessageError {
-  return new MqInvalidMessageError(code, `message for topic ${topic}: ${what}`, { cause, context: { topic } });
-}
 
 function millis(topic: string, name: string, value: number | Date, min: number, max: number): number {
   const ms = value instanceof Date ? value.getTime() : value;
@@ -81,20 +77,6 @@ function wireForm(topic: string, eventId: string): string {
   } catch (error) {
     throw invalid(topic, thrownText(error));
   }
-}
-
-function checkHeaders(topic: string, headers: unknown): Record<string, string> | undefined {
-  if (headers === undefined || headers === null) return undefined;
-  if (typeof headers !== 'object' || Symbol.iterator in headers)
-    throw invalid(topic, 'headers must be an object of strings');
-  const entries = Object.entries(headers);
-  let size = 0;
-  for (const [name, value] of entries) {
-    if (typeof value !== 'string') throw invalid(topic, `header ${JSON.stringify(name)} must be a string`);
-    size += name.length + value.length;
-  }
-  if (size > MAX_HEADER_BYTES) throw invalid(topic, `headers are larger than ${MAX_HEADER_BYTES} characters`);
-  return entries.length === 0 ? undefined : (headers as Record<string, string>);
 }
 
 function deliveryOf(topic: string, options: SendOptions): Delivery {
@@ -126,21 +108,7 @@ export function prepareMessage(
 ): PreparedMessage {
   // A key in the place of the options would be lost without a word.
   if (typeof options !== 'object' || options === null) throw invalid(topic, 'the options must be an object');
-  let bytes: Buffer;
-  try {
-    bytes = settings.serializer.serialize(payload);
-  } catch (error) {
-    const reason = thrownText(error);
-    throw invalid(topic, `the payload cannot be serialized: ${reason}`, 'MQ_UNSERIALIZABLE', error);
-  }
-  if (!Buffer.isBuffer(bytes)) throw invalid(topic, 'the serializer did not return a Buffer', 'MQ_UNSERIALIZABLE');
-  if (bytes.length > settings.maxPayloadBytes) {
-    throw invalid(
-      topic,
-      `the payload has ${bytes.length} bytes, more than maxPayloadBytes ${settings.maxPayloadBytes}`,
-      'MQ_PAYLOAD_TOO_LARGE',
-    );
-  }
+  const bytes = encodePayload(topic, payload, settings);
   const key = keyText(topic, options.key);
   const eventId = options.eventId ?? newEventId();
   const wireEventId = wireForm(topic, eventId);

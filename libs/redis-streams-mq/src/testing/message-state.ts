@@ -1,7 +1,7 @@
 import type { DeadReason } from '../core/events.js';
 import { eventIdToWire } from '../core/event-id.js';
 import { decodeMessage } from '../core/message.js';
-import type { DeadLetter } from '../dlq/dead-letter.js';
+import type { DeadLetter } from '../core/dead-letter.js';
 import type { InMemoryEngine } from './in-memory-engine.js';
 import { unpack } from './server/message-pack.js';
 import type { Stream } from './server/stream.js';

@@ -2,7 +2,7 @@ import { AssertionError } from 'node:assert';
 import { inspect } from 'node:util';
 import type { ResolvedMqOptions } from '../core/options.js';
 import type { DeadReason } from '../core/events.js';
-import type { DeadLetter } from '../dlq/dead-letter.js';
+import type { DeadLetter } from '../core/dead-letter.js';
 import type { ComposeDeps } from '../nest/compose.js';
 import { DEFAULT_INSTANCE } from '../nest/instance-name.js';
 import { MQ_COMPOSE } from '../nest/redis-streams-mq.module.js';

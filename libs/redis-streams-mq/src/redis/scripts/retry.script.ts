@@ -9,7 +9,7 @@ export const moveRetries: Script<'retryStream' | 'lease' | 'retry' | 'retryItems
     args: ['token', 'limit'],
     lua: `
 -- Puts due items of the group's bucket on its retry stream, at most limit. Returns { 'ok', moved, nextDue or '', bad... }.
--- An entry begins with 'origin' and 'attempt'; everything after these two belongs to the message.
+-- An entry begins with 'origin', 'history' if there is one, and 'attempt'; what comes after these belongs to the message.
 -- Twice: each item is added, then removed, in one step. A bad item is set aside and does not hold up the rest.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 local at = now()
@@ -20,7 +20,11 @@ for _, item in ipairs(due) do
   local readable, envelope = false, nil
   if packed then readable, envelope = pcall(cmsgpack.unpack, packed) end
   if readable and type(envelope) == 'table' and type(envelope[1]) == 'string' and isEntry(envelope[3]) then
-    redis.call('XADD', retryStream, '*', 'origin', item, 'attempt', envelope[1], unpack(envelope[3]))
+    if type(envelope[4]) == 'string' then
+      redis.call('XADD', retryStream, '*', 'origin', item, 'history', envelope[4], 'attempt', envelope[1], unpack(envelope[3]))
+    else
+      redis.call('XADD', retryStream, '*', 'origin', item, 'attempt', envelope[1], unpack(envelope[3]))
+    end
     redis.call('ZREM', retry, item)
     redis.call('HDEL', retryItems, item)
     reply[2] = reply[2] + 1

@@ -1,5 +1,6 @@
 import { asArray, asNumber, asText, asTexts, type Reply } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
+import { HISTORY } from './history.js';
 
 /** `pending` is the group's pending total on the source after the script: the ledger's figure. */
 export type SettleReply =
@@ -8,9 +9,15 @@ export type SettleReply =
 type FencedKey = 'source' | 'lease';
 type FencedArg = 'token' | 'group' | 'onRetryStream';
 
-/** On a retry stream the mover writes two fields before those of the message; an entry of someone else has none of them. */
+/**
+ * On a retry stream the mover writes some fields before those of the message; an entry of someone else has none of them.
+ * Returns where the message begins, and its packed history.
+ */
 const MESSAGE_AT = `local function messageAt(fields)
-  return onRetryStream == '1' and fields[1] == 'origin' and fields[3] == 'attempt' and 5 or 1
+  if onRetryStream ~= '1' or fields[1] ~= 'origin' then return 1 end
+  if fields[3] == 'attempt' then return 5 end
+  if fields[3] == 'history' and fields[5] == 'attempt' then return 7, fields[4] end
+  return 1
 end`;
 
 /**
@@ -86,13 +93,14 @@ export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'commit' | 'crash
     args: ['token', 'group', 'onRetryStream'],
     lua: `
 -- Moves failed entries into the group's retry bucket. rest: (id, item id, attempts made, delay in ms, error) per entry.
--- The fields are copied here, as bytes. Writes the commit position. Returns { 'ok', pending total, nextDue or '', now, result per entry }.
+-- The fields are copied here, as bytes; the attempt joins the message's history. Writes the commit position. Returns { 'ok', pending total, nextDue or '', now, result per entry }.
 -- Twice: an entry that is no longer pending answers 'gone' and nothing changes.
 -- The item is written before the entry leaves the pending list, so that a full Redis fails it whole. The reads before
 -- it fail on a key of a wrong type, so that no half of an item is left.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 ${MESSAGE_AT}
 ${COMMIT}
+${HISTORY}
 redis.call('HLEN', crash)
 redis.call('ZCARD', retry)
 if onRetryStream == '0' then redis.call('HLEN', commit) end
@@ -106,8 +114,11 @@ for i = rest, #ARGV, 5 do
     local found = redis.call('XRANGE', source, id, id)
     if found[1] then
       local fields = {}
-      for f = messageAt(found[1][2]), #found[1][2] do fields[#fields + 1] = found[1][2][f] end
-      redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields }))
+      local first, packed = messageAt(found[1][2])
+      for f = first, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
+      local history = openHistory(packed)
+      remember(history[1], { attempts, num(at), cut(reason) })
+      redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields, cmsgpack.pack(history) }))
       redis.call('ZADD', retry, num(at + tonumber(delay)), item)
       results[#results + 1] = 'moved'
     else
@@ -146,8 +157,8 @@ export const dead: Script<FencedKey | 'dlq' | 'commit' | 'crash', FencedArg | 'i
   keys: ['source', 'lease', 'dlq', 'commit', 'crash'],
   args: ['token', 'group', 'onRetryStream', 'id'],
   lua: `
--- Moves one entry into the dead letter stream. rest: metadata fields and values; failedAt and the original fields,
--- packed into one byte field so that nothing in a foreign entry can collide, are added here. Writes the commit position.
+-- Moves one entry into the dead letter stream. rest: metadata fields and values; failedAt, the history and the original
+-- fields, packed into one byte field so that nothing in a foreign entry can collide, are added here. Writes the commit position.
 -- Returns { 'dead', pending total, dlq id } | { 'gone' | 'deleted', pending total }.
 -- Twice: checked at the source first, written to the next place, removed from the source last.
 -- HLEN fails on a key of a wrong type before anything is written.
@@ -163,11 +174,16 @@ local status, dlqId = 'deleted', false
 local found = redis.call('XRANGE', source, id, id)
 if found[1] then
   local fields = {}
-  for f = messageAt(found[1][2]), #found[1][2] do fields[#fields + 1] = found[1][2][f] end
+  local first, history = messageAt(found[1][2])
+  for f = first, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
   local entry = { 'XADD', dlq, '*' }
   for i = rest, #ARGV do entry[#entry + 1] = ARGV[i] end
   entry[#entry + 1] = 'failedAt'
   entry[#entry + 1] = num(now())
+  if history then
+    entry[#entry + 1] = 'history'
+    entry[#entry + 1] = history
+  end
   entry[#entry + 1] = 'fields'
   entry[#entry + 1] = cmsgpack.pack(fields)
   dlqId = redis.call(unpack(entry))
