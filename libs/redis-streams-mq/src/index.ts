@@ -44,6 +44,7 @@ export type {
 } from './admin/topics.js';
 export type { EventSearchOptions, EventSearchResult } from './admin/event-search.js';
 export type { MessageRangeOptions, StreamBound } from './admin/messages.js';
+export type { PendingEntry, PendingListOptions, PendingPage } from './admin/pending-entries.js';
 export type { RetainedMessage } from './admin/retained-message.js';
 export type { TopicRetention } from './admin/topic-retention.js';
 export type { PartitionOwner } from './admin/group-partition.js';

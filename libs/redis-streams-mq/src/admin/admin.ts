@@ -6,6 +6,7 @@ import type { AdminDeps } from './admin-deps.js';
 import { EventSearch, type EventSearchOptions, type EventSearchResult } from './event-search.js';
 import { Messages, type MessageRangeOptions } from './messages.js';
 import type { Page } from './paging.js';
+import { PendingEntries, type PendingListOptions, type PendingPage } from './pending-entries.js';
 import { Pausing, type PauseOptions, type PauseReport } from './pausing.js';
 import { Positions, type ResetOptions, type ResetReport } from './positions.js';
 import { RangeReplay, type ReplayRangeOptions, type ReplayRangeReport } from './range-replay.js';
@@ -27,6 +28,7 @@ export class MqAdmin {
   private readonly rangeReplay: RangeReplay;
   private readonly messages: Messages;
   private readonly events: EventSearch;
+  private readonly pending: PendingEntries;
 
   constructor(private readonly deps: AdminDeps) {
     this.pausing = new Pausing(deps);
@@ -35,6 +37,7 @@ export class MqAdmin {
     this.rangeReplay = new RangeReplay(deps);
     this.messages = new Messages(deps);
     this.events = new EventSearch(deps);
+    this.pending = new PendingEntries(deps);
   }
 
   /** The registered topics, a page at a time, in no particular order. While topics come and go one may be on two pages. */
@@ -109,6 +112,14 @@ export class MqAdmin {
    */
   findByEventId(topic: string, eventId: string, options: EventSearchOptions = {}): Promise<EventSearchResult> {
     return this.events.find(topic, eventId, options);
+  }
+
+  /**
+   * What consumers of the group were given and have not settled, on the partitions and on the group's retry streams.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_GROUP_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  listPending(topic: string, group: string, options: PendingListOptions = {}): Promise<PendingPage> {
+    return this.pending.list(topic, group, options);
   }
 
   /**
