@@ -76,18 +76,8 @@ onEachKind('pending entries', (redis) => {
         await redis.client.xreadgroup('GROUP', group, `c${partition}`, 'COUNT', 1, 'STREAMS', stream, '>');
         const idle = 1_000_000 + ((7 * n + 3 * partition) % 20) * 10_000;
         const deliveries = 1 + ((5 * n + partition) % 4);
-        await redis.client.xclaim(
-          stream,
-          group,
-          `c${partition}`,
-          0,
-          id,
-          'IDLE',
-          idle,
-          'RETRYCOUNT',
-          deliveries,
-          'JUSTID',
-        );
+        const how = ['IDLE', idle, 'RETRYCOUNT', deliveries, 'JUSTID'];
+        await redis.client.call('XCLAIM', stream, group, `c${partition}`, 0, id, ...how);
         ids.push(id);
       }
     }

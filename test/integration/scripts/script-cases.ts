@@ -9,7 +9,7 @@ import {
   renew,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
 import { findEvent } from '../../../libs/redis-streams-mq/src/redis/scripts/find-event.script.js';
-import { heartbeat } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
+import { heartbeat, livingMembers } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
 import {
   dropConsumer,
   dropDeadConsumers,
@@ -167,6 +167,16 @@ export const scriptCases: readonly ScriptCase[] = [
     reply: () => ({ now: number, members: new Map([['i1', 'topics']]) }),
     inFullRedis: 'goes on',
     timesIn: ['members'],
+  }),
+  using(livingMembers, {
+    arrange: async ({ redis, keys }) => {
+      await redis.send('ZADD', keys.members, 1, 'dead', 5_000_000_000_000, 'i1');
+      await redis.send('HSET', keys.info, 'dead', 'topics', 'i1', 'topics');
+      return [];
+    },
+    call: ({ keys }) => call(livingMembers, keys, {}),
+    reply: () => [{ id: 'i1', about: 'topics', aliveMs: number }],
+    inFullRedis: 'goes on',
   }),
   using(page, {
     arrange: (place) => place.pending(2, 'i0'),

@@ -1,7 +1,7 @@
 import type { Member } from '../core/assignment.js';
 import type { Clock } from '../core/clock.js';
-import type { PartitionShare } from '../core/handler.js';
 import type { MemberKeys } from '../core/keys.js';
+import { describeMember, parseMember } from '../core/member-description.js';
 import type { Connection } from '../redis/connection.js';
 import { call } from '../redis/script.js';
 import { heartbeat } from '../redis/scripts/members.script.js';
@@ -41,33 +41,4 @@ export class Membership {
       ['HDEL', keys.info, self.id],
     ]);
   }
-}
-
-function describeMember({ cap, subscriptions }: Member): string {
-  return JSON.stringify({
-    cap,
-    topics: [...subscriptions].map(([topic, { modulo, remainder }]) => [topic, modulo, remainder]),
-  });
-}
-
-/** What another instance said; one that cannot be read counts as a member that wants nothing. */
-function parseMember(id: string, about: string): Member {
-  const subscriptions = new Map<string, PartitionShare>();
-  let cap = 0;
-  try {
-    const parsed = JSON.parse(about) as { cap?: unknown; topics?: unknown };
-    if (Number.isSafeInteger(parsed.cap) && (parsed.cap as number) > 0) cap = parsed.cap as number;
-    for (const item of Array.isArray(parsed.topics) ? (parsed.topics as unknown[]) : []) {
-      const [topic, modulo, remainder] = Array.isArray(item) ? (item as unknown[]) : [];
-      if (typeof topic !== 'string') continue;
-      const valid = Number.isSafeInteger(modulo) && (modulo as number) > 0 && Number.isSafeInteger(remainder);
-      subscriptions.set(
-        topic,
-        valid ? { modulo: modulo as number, remainder: remainder as number } : { modulo: 1, remainder: 0 },
-      );
-    }
-  } catch {
-    subscriptions.clear();
-  }
-  return { id, cap, subscriptions };
 }

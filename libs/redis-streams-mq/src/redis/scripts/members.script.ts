@@ -38,3 +38,32 @@ return reply`,
     return { now: asNumber(now), members };
   },
 });
+
+export interface LivingMember {
+  readonly id: string;
+  /** What it told about itself. */
+  readonly about: string;
+  /** For how much longer it counts as alive unless it is heard of again, in milliseconds. */
+  readonly aliveMs: number;
+}
+
+export const livingMembers: Script<'members' | 'info', never, readonly LivingMember[]> = defineScript({
+  name: 'living-members',
+  keys: ['members', 'info'],
+  args: [],
+  lua: `
+-- Lists the members that live, as heartbeat does, for one who is none. Returns (id, about, milliseconds left) per member.
+-- Writes nothing.
+local at = now()
+local reply = {}
+local living = redis.call('ZRANGEBYSCORE', members, '(' .. num(at), '+inf', 'WITHSCORES', 'LIMIT', 0, 5000)
+for i = 1, #living, 2 do
+  reply[#reply + 1] = { living[i], redis.call('HGET', info, living[i]) or '', num(tonumber(living[i + 1]) - at) }
+end
+return reply`,
+  decode: (reply) =>
+    asArray(reply).map((member) => {
+      const [id, about, aliveMs] = asArray(member);
+      return { id: asText(id), about: asText(about), aliveMs: asNumber(aliveMs) };
+    }),
+});
