@@ -1,5 +1,5 @@
 import type { StreamContext } from '../../../libs/redis-streams-mq/src/core/handler.js';
-import type { DeadLetter } from '../../../libs/redis-streams-mq/src/dlq/dead-letter.js';
+import type { DeadLetter } from '../../../libs/redis-streams-mq/src/core/dead-letter.js';
 import type { StreamHandlerExtras } from '../../../libs/redis-streams-mq/src/nest/stream-handler.decorator.js';
 import type { DeadLetterQueue, MqAdmin, MqProducer, RedisStreamsMqModuleOptions } from 'nestjs-redis-streams-mq';
 
