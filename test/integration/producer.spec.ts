@@ -808,7 +808,7 @@ describe('the topic', () => {
     await instance.producer.send(topic, 'before');
     await mq.client.hset(mq.keys.topic(topic).meta, 'deletedAt', Date.now());
     await mq.client.del(mq.keys.stream(topic, 0));
-    expect((await failure(instance.producer.send(topic, 'x'))).code).toBe('MQ_TOPIC_NOT_FOUND');
+    expect((await failure(instance.producer.send(topic, 'x'))).code).toBe('MQ_TOPIC_DELETED');
     await expect(mq.client.exists(mq.keys.stream(topic, 0))).resolves.toBe(0);
   });
 });

@@ -16,7 +16,7 @@ beforeEach(() => {
 async function dieWhileCreating(): Promise<void> {
   const streams = [0, 1].map((partition) => mq.keys.stream(topic, partition));
   const connection = await connect(mq.redis.url);
-  await connection.run(call(topicCreate, mq.keys.topic(topic), { count: 2, incarnation: 'inc' }, streams));
+  await connection.run(call(topicCreate, mq.keys.topic(topic), { count: 2, incarnation: 'inc', anew: 0 }, streams));
   connection.destroy();
 }
 

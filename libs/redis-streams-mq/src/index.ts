@@ -52,6 +52,8 @@ export type { Lag } from './redis/statistics.js';
 export type { PauseOptions, PauseReport } from './admin/pausing.js';
 export type { PartitionReset, ResetOptions, ResetReport } from './admin/positions.js';
 export type { RangeEnd, ReplayRangeOptions, ReplayRangeReport } from './admin/range-replay.js';
+export type { GroupDeletionReport } from './admin/group-deletion.js';
+export type { TopicDeletionOptions, TopicDeletionReport } from './admin/topic-deletion.js';
 export type { ResetTarget } from './admin/reset-target.js';
 export { DeadLetterQueue } from './dlq/dead-letter-queue.js';
 export type {

@@ -992,7 +992,7 @@ describe('topic-create, partition-create and probe', () => {
       call(
         topicCreate,
         place.keys,
-        { count: partitions, incarnation },
+        { count: partitions, incarnation, anew: 0 },
         Array.from({ length: partitions }, (_, i) => `key-${i}`),
       ),
     );

@@ -31,6 +31,12 @@ import { replay } from '../../../libs/redis-streams-mq/src/redis/scripts/replay.
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
+import {
+  deleteGroup,
+  finishDeletion,
+  markDeleted,
+  raiseCount,
+} from '../../../libs/redis-streams-mq/src/redis/scripts/topic-change.script.js';
 import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
 import { groupStats, partitionStats } from '../../../libs/redis-streams-mq/src/redis/scripts/stats.script.js';
 import { trim } from '../../../libs/redis-streams-mq/src/redis/scripts/trim.script.js';
@@ -720,9 +726,75 @@ export const scriptCases: readonly ScriptCase[] = [
   }),
   using(topicCreate, {
     arrange: async () => [],
-    call: ({ keys }) => call(topicCreate, keys, { count: 2, incarnation: 'inc' }, ['key-0', 'key-1']),
-    reply: () => ({ created: true, partitionCount: 2, incarnation: 'inc', createdAt: number, deletedAt: null }),
+    call: ({ keys }) => call(topicCreate, keys, { count: 2, incarnation: 'inc', anew: 0 }, ['key-0', 'key-1']),
+    reply: () => ({
+      created: true,
+      partitionCount: 2,
+      incarnation: 'inc',
+      createdAt: number,
+      deletedAt: null,
+      isBeingDeleted: false,
+    }),
     inFullRedis: 'is refused',
+  }),
+  using(topicCreate, {
+    as: 'in place of a deleted one',
+    arrange: async (place) => {
+      await place.topic();
+      await place.redis.send('HSET', place.keys.meta, 'deletedAt', 7, 'isDeleted', 1);
+      return [];
+    },
+    call: ({ keys }) => call(topicCreate, keys, { count: 2, incarnation: 'new', anew: 1 }, ['key-0', 'key-1']),
+    reply: () => ({
+      created: true,
+      partitionCount: 2,
+      incarnation: 'new',
+      createdAt: number,
+      deletedAt: null,
+      isBeingDeleted: false,
+    }),
+    inFullRedis: 'goes on',
+    anyType: ['partitions'],
+  }),
+  using(raiseCount, {
+    arrange: async (place) => (await place.topic(), []),
+    call: ({ keys }) => call(raiseCount, keys, { count: 6, pauseChange: 0 }, ['key-4', 'key-5']),
+    reply: () => ({ status: 'raised', partitionCount: 6 }),
+    inFullRedis: 'is refused',
+  }),
+  using(markDeleted, {
+    arrange: async (place) => {
+      await place.topic();
+      await place.redis.send('HSET', place.keys.meta, 'start:g', 1, 'paused:h', 1);
+      return [];
+    },
+    call: ({ keys }) => call(markDeleted, keys, {}),
+    reply: () => ({ status: 'marked', partitionCount: 4, groups: ['g', 'h'] }),
+    inFullRedis: 'goes on',
+  }),
+  using(finishDeletion, {
+    arrange: async (place) => {
+      await place.topic();
+      await place.redis.send('HSET', place.keys.meta, 'deletedAt', 7, 'paused', 1);
+      await place.redis.send('SADD', place.keys.partitions, 'key-0');
+      return [];
+    },
+    call: ({ keys }) => call(finishDeletion, keys, {}),
+    reply: () => true,
+    inFullRedis: 'goes on',
+    anyType: ['partitions'],
+  }),
+  using(deleteGroup, {
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      await place.fail(ids[0]!, 'stream', ids[0]!, 600_000);
+      await place.redis.send('HSET', place.keys.activity, 'g', 5, 'h', 6);
+      return ids;
+    },
+    call: ({ keys, token, group }) => call(deleteGroup, keys, { token, group }),
+    reply: () => ({ status: 'deleted' }),
+    inFullRedis: 'goes on',
+    anyType: ['retryStream', 'epoch', 'retry', 'retryItems', 'held', 'crash', 'paused'],
   }),
   using(partitionCreate, {
     arrange: async () => [],

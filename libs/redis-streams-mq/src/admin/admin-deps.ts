@@ -52,7 +52,13 @@ export async function requireGroup(
   const refs = partitionsOf({ partitionCount }).map((partition) => ({ topic, partition, group }));
   const known = (await statistics.ofGroups(refs, { countLimit: 0 })).map(valueOf);
   if (known.some(({ isPresent, committed }) => isPresent || committed !== null)) return;
-  throw new MqAdminError('MQ_GROUP_NOT_FOUND', `topic ${topic} has no group ${group}`, { context: { topic, group } });
+  throw groupNotFound(topic, group);
+}
+
+/** `topic` null: on no topic at all. */
+export function groupNotFound(topic: string | null, group: string): MqAdminError {
+  const message = topic === null ? `no topic has a group ${group}` : `topic ${topic} has no group ${group}`;
+  return new MqAdminError('MQ_GROUP_NOT_FOUND', message, { context: { topic, group } });
 }
 
 /** @throws MqInvalidNameError, MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT` */
@@ -72,6 +78,12 @@ export function topicNotFound(topic: string): MqAdminError {
 
 export function invalidArgument(message: string): MqAdminError {
   return new MqAdminError('MQ_INVALID_ARGUMENT', message);
+}
+
+/** @throws MqAdminError `MQ_INVALID_ARGUMENT` */
+export function checkTimeout(timeoutMs: unknown): void {
+  if (Number.isFinite(timeoutMs) && (timeoutMs as number) >= 0) return;
+  throw invalidArgument('timeoutMs must be a number of milliseconds, 0 or more');
 }
 
 /** At most that many commands are under way at once, so that a topic of a thousand partitions is no burst. */

@@ -67,10 +67,11 @@ export async function whileIdle<T>(
   }
 }
 
-function running(topic: string, group: string, owners: readonly unknown[]): MqAdminError {
+/** `owners`: who keeps it from being idle. */
+export function running(topic: string, group: string, owners: readonly unknown[]): MqAdminError {
   return new MqAdminError(
     'MQ_GROUP_RUNNING',
-    `group ${group} of topic ${topic} is running on ${owners.length} partitions; pause it or stop its instances first`,
+    `group ${group} of topic ${topic} is running; stop its instances first, or pause it where that will do`,
     { retryable: true, context: { topic, group, owners: owners.slice(0, NAMED) } },
   );
 }

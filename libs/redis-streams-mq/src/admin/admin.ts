@@ -9,9 +9,12 @@ import type { Page } from './paging.js';
 import { PendingEntries, type PendingListOptions, type PendingPage } from './pending-entries.js';
 import { Pausing, type PauseOptions, type PauseReport } from './pausing.js';
 import { Positions, type ResetOptions, type ResetReport } from './positions.js';
+import { GroupDeletion, type GroupDeletionReport } from './group-deletion.js';
 import { RangeReplay, type ReplayRangeOptions, type ReplayRangeReport } from './range-replay.js';
 import type { ResetTarget } from './reset-target.js';
 import type { RetainedMessage } from './retained-message.js';
+import { TopicDeletion, type TopicDeletionOptions, type TopicDeletionReport } from './topic-deletion.js';
+import { TopicGrowth } from './topic-growth.js';
 import {
   Topics,
   type TopicDescribeOptions,
@@ -29,6 +32,9 @@ export class MqAdmin {
   private readonly messages: Messages;
   private readonly events: EventSearch;
   private readonly pending: PendingEntries;
+  private readonly growth: TopicGrowth;
+  private readonly topicDeletion: TopicDeletion;
+  private readonly groupDeletion: GroupDeletion;
 
   constructor(private readonly deps: AdminDeps) {
     this.pausing = new Pausing(deps);
@@ -38,6 +44,9 @@ export class MqAdmin {
     this.messages = new Messages(deps);
     this.events = new EventSearch(deps);
     this.pending = new PendingEntries(deps);
+    this.growth = new TopicGrowth(deps, this.pausing);
+    this.topicDeletion = new TopicDeletion(deps, this.pausing);
+    this.groupDeletion = new GroupDeletion(deps);
   }
 
   /** The registered topics, a page at a time, in no particular order. While topics come and go one may be on two pages. */
@@ -51,7 +60,8 @@ export class MqAdmin {
 
   /**
    * Makes a topic; one that exists is left as it is and returned with the count it has, with a warning if another was asked for.
-   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, MqInvalidNameError
+   * One that was deleted is made anew.
+   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, MqInvalidNameError, MqError `MQ_TOPIC_BEING_DELETED`
    */
   async createTopic(topic: string, options: { readonly partitionCount?: number } = {}): Promise<TopicMeta> {
     assertTopicName(topic);
@@ -62,7 +72,8 @@ export class MqAdmin {
         `partitionCount must be an integer from 1 to ${MAX_PARTITION_COUNT}`,
       );
     }
-    const meta = await this.deps.topics.ensure(topic, count);
+    const meta = await this.deps.topics.ensure(topic, count, { anew: true });
+    this.deps.announce({ type: 'topic', topic, change: 'created' });
     if (options.partitionCount !== undefined && meta.partitionCount !== count) {
       this.deps.events.emit('warning', {
         message: 'a topic exists with another partition count than was asked for, and keeps it',
@@ -160,5 +171,31 @@ export class MqAdmin {
    */
   replayRange(topic: string, group: string, options: ReplayRangeOptions = {}): Promise<ReplayRangeReport> {
     return this.rangeReplay.replay(topic, group, options);
+  }
+
+  /**
+   * Gives a topic more partitions. Instances follow at once, at the latest after `rebalanceIntervalSec`. Keys move to other partitions,
+   * and what is in the old ones is not waited for.
+   * @throws MqAdminError `MQ_PARTITION_COUNT_LOWERED`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  raisePartitionCount(topic: string, partitionCount: number): Promise<TopicMeta> {
+    return this.growth.raise(topic, partitionCount);
+  }
+
+  /**
+   * Deletes a topic with all its messages, retries, dead letters and positions. Running instances go on with their other topics, and sends
+   * reject with `MQ_TOPIC_DELETED` until `createTopic()` makes it anew. A deletion that broke off is finished by calling again.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  deleteTopic(topic: string, options: TopicDeletionOptions = {}): Promise<TopicDeletionReport> {
+    return this.topicDeletion.delete(topic, options);
+  }
+
+  /**
+   * Deletes a group that nobody runs, on one topic or on all: its positions, pending entries and retries. Its dead letters stay.
+   * @throws MqAdminError `MQ_GROUP_RUNNING`, `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`
+   */
+  deleteGroup(group: string, options: { readonly topic?: string } = {}): Promise<GroupDeletionReport> {
+    return this.groupDeletion.delete(group, options);
   }
 }

@@ -4,7 +4,7 @@ import { assertGroupName, assertTopicName } from '../core/names.js';
 import { asTextOrNull } from '../redis/reply.js';
 import { call } from '../redis/script.js';
 import { flagPause, notePause, pauseState, type PauseState } from '../redis/scripts/pause.script.js';
-import { forEachOf, invalidArgument, partitionsOf, topicNotFound, type AdminDeps } from './admin-deps.js';
+import { checkTimeout, forEachOf, partitionsOf, topicNotFound, type AdminDeps } from './admin-deps.js';
 
 export interface PauseOptions {
   /** Only this group; without it all groups of the topic, also those that come later. */
@@ -50,13 +50,15 @@ export class Pausing {
    */
   async pause(topic: string, options: PauseOptions = {}): Promise<PauseReport> {
     const { group, timeoutMs = TIMEOUT_MS } = options;
-    if (!Number.isFinite(timeoutMs) || timeoutMs < 0) {
-      throw invalidArgument('timeoutMs must be a number of milliseconds, 0 or more');
-    }
+    checkTimeout(timeoutMs);
     const startedAt = this.deps.clock.monotonic();
     const { partitionCount, groups } = await this.set(topic, group, true);
     this.deps.announce({ type: 'topic', topic, change: 'paused' });
-    await this.untilFree(topic, group, groups, startedAt + timeoutMs);
+    const leases = this.leasesOf(topic, group === undefined ? groups : groups.map(() => [group]));
+    const held = await this.heldAt(startedAt + timeoutMs, leases, async () => {
+      if (!isPaused(await this.state(topic), group)) throw changed(topic, group);
+    });
+    if (held.length > 0) throw this.timedOut(topic, group, held);
     return {
       topic,
       group: group ?? null,
@@ -80,34 +82,52 @@ export class Pausing {
     return this.deps.connection.run(call(pauseState, this.deps.keys.topic(topic), {}));
   }
 
-  /** Flags partitions as the topic's meta says, before anybody reads them. */
-  async applyTo(topic: string, partitions: readonly number[], { all, groups }: PauseState): Promise<void> {
-    for (const group of all ? [ALL, ...groups] : groups) await this.flag(topic, partitions, group, true);
+  /** Flags partitions that nobody reads yet as the topic's meta says; `known` are groups that may have a flag there. */
+  async applyTo(
+    topic: string,
+    partitions: readonly number[],
+    state: PauseState,
+    known: readonly string[],
+  ): Promise<void> {
+    await this.flag(topic, partitions, ALL, state.all);
+    for (const group of new Set([...known, ...state.groups])) {
+      await this.flag(topic, partitions, group, state.groups.includes(group));
+    }
   }
 
-  /** Resolves when no lease is held any more. `groups` of each partition are those that may hold one. */
-  async untilFree(
-    topic: string,
-    group: string | undefined,
-    groups: readonly (readonly string[])[],
-    deadline: number,
-  ): Promise<void> {
-    const { clock } = this.deps;
-    let held: readonly Held[] = groups.flatMap((known, partition) =>
-      (group === undefined ? known : [group]).map((of) => ({
-        partition,
-        group: of,
-        lease: this.deps.keys.groupPartition(topic, partition, of).lease,
-        owner: '',
-      })),
+  /** Stops all groups without a note in the topic's meta; returns those that may hold a lease, by partition. */
+  flagAll(topic: string, partitions: readonly number[]): Promise<(readonly string[])[]> {
+    return this.flag(topic, partitions, ALL, true);
+  }
+
+  /** Whether no lease of `groups`, which are given by partition, is held any more by the deadline. */
+  async areFreeBy(topic: string, groups: readonly (readonly string[])[], deadline: number): Promise<boolean> {
+    return (await this.heldAt(deadline, this.leasesOf(topic, groups))).length === 0;
+  }
+
+  private leasesOf(topic: string, groups: readonly (readonly string[])[]): Held[] {
+    return groups.flatMap((known, partition) =>
+      known.map((group) => {
+        const { lease } = this.deps.keys.groupPartition(topic, partition, group);
+        return { partition, group, lease, owner: '' };
+      }),
     );
+  }
+
+  /** Those of `leases` that are held still; looks until none is, or until the deadline. */
+  private async heldAt(
+    deadline: number,
+    leases: readonly Held[],
+    checkMeanwhile?: () => Promise<void>,
+  ): Promise<readonly Held[]> {
+    const { clock } = this.deps;
+    let held = leases;
     for (;;) {
       held = await this.stillHeld(held);
-      if (held.length === 0) return;
       const left = deadline - clock.monotonic();
-      if (left <= 0) throw this.timedOut(topic, group, held);
+      if (held.length === 0 || left <= 0) return held;
       await pause(clock, Math.min(POLL_MS, left));
-      if (!isPaused(await this.state(topic), group)) throw changed(topic, group);
+      await checkMeanwhile?.();
     }
   }
 

@@ -36,6 +36,8 @@ export interface RetrySchedule extends PartitionLoop {
   due(inMs: number): void;
 }
 
+const DELETED = 'a handler names a topic that was deleted; it is not made again';
+
 export interface GroupConsumerDeps {
   readonly group: string;
   /** One per topic. */
@@ -70,8 +72,8 @@ export class GroupConsumer {
   private readonly readers = new Map<PartitionConsumer | null, Reader>();
   private readonly knownCounts = new Map<string, number>();
   private readonly warned = new Set<string>();
-  /** Streams on which this process has had the group. */
-  private readonly seen = new Set<string>();
+  /** Streams on which this process has had the group, and their topics. */
+  private readonly seen = new Map<string, string>();
 
   constructor(private readonly deps: GroupConsumerDeps) {
     const { group, instance, connections, keys, clock, events, options, handlers } = deps;
@@ -205,7 +207,7 @@ export class GroupConsumer {
 
   private seenGroup({ terms }: Lease): boolean {
     const had = this.seen.has(terms.keys.stream);
-    this.seen.add(terms.keys.stream);
+    this.seen.set(terms.keys.stream, terms.topic);
     return had;
   }
 
@@ -277,6 +279,7 @@ export class GroupConsumer {
       }
     }
     if (meta === null) return 0;
+    this.warned.delete(topic + DELETED);
     if (handlers.has(topic)) void topics.register(topic);
     const { partitionCount } = meta;
     const before = this.knownCounts.get(topic) ?? partitionCount;
@@ -309,7 +312,10 @@ export class GroupConsumer {
       return await this.deps.topics.ensure(topic, partitionCount);
     } catch (error) {
       if (!(error instanceof MqError) || error.code !== 'MQ_TOPIC_DELETED') throw error;
-      this.warn(topic, 'a handler names a topic that was deleted; it is not made again');
+      this.warn(topic, DELETED);
+      // Made again on purpose, it is another topic.
+      this.knownCounts.delete(topic);
+      for (const [stream, of] of this.seen) if (of === topic) this.seen.delete(stream);
       return null;
     }
   }

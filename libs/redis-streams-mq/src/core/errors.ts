@@ -65,7 +65,7 @@ export class MqInvalidMessageError extends MqError {}
  * (sent, no answer: it may be stored; send again with the same `eventId` and handlers can deduplicate),
  * `MQ_SEND_REFUSED` (Redis refused it: full, no permission, wrong type of key), `MQ_SEND_NOT_REPLICATED` (stored, but on
  * fewer replicas than `waitReplicas`), `MQ_SEND_BUFFER_FULL` (`sendBufferLimit` messages wait already),
- * `MQ_TOPIC_NOT_FOUND`, `MQ_DISABLED`, `MQ_CLOSED`.
+ * `MQ_TOPIC_NOT_FOUND`, `MQ_TOPIC_DELETED` (deleted on purpose), `MQ_DISABLED`, `MQ_CLOSED`.
  */
 export class MqSendError extends MqError {
   constructor(

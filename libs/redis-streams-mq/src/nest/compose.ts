@@ -16,7 +16,7 @@ import { MqMetrics } from '../metrics/metrics.js';
 import { Reporter } from '../metrics/reporter.js';
 import type { MetricsRegistry } from '../metrics/shared-metrics.js';
 import { MqProducer } from '../producer/producer.js';
-import { Announcements } from '../redis/announcements.js';
+import { Announcements, type Announcement } from '../redis/announcements.js';
 import { checkServer } from '../redis/boot-check.js';
 import { Connections, type CreateClient } from '../redis/connections.js';
 import type { Use } from '../redis/needed-commands.js';
@@ -137,6 +137,10 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     maxPayloadBytes: options.maxPayloadBytes,
     onDue,
   });
+  const heard = (announcement: Announcement): void => {
+    if (announcement.type === 'topic') producer.topicChanged(announcement.topic);
+  };
+  announcements.onAnnouncement(heard);
   const admin = new MqAdmin({
     connection: patient,
     keys,
@@ -145,7 +149,10 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     clock,
     defaultPartitionCount: options.defaultPartitionCount,
     onDue,
-    announce: (announcement) => announcements.publish(announcement),
+    announce: (announcement) => {
+      heard(announcement); // Also where nobody listens to the channel.
+      announcements.publish(announcement);
+    },
     spread: patientSpread,
     statistics: new Statistics(patientSpread, keys),
     serializer: options.serializer,

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../core/clock.js';
-import { MqSendError, thrownText } from '../core/errors.js';
+import { MqError, MqSendError, thrownText } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
 import { streamIdTime } from '../core/stream-id.js';
@@ -35,6 +35,9 @@ export interface LaneDeps extends LaneWireDeps {
   /** Takes what this lane cannot send, in order, and sends it where the topic has it now. */
   readonly moveOn: (items: readonly LaneItem[]) => void;
 }
+
+/** Codes of sends that cannot succeed later either. */
+export const FINAL: ReadonlySet<string> = new Set(['MQ_CLOSED', 'MQ_TOPIC_NOT_FOUND', 'MQ_TOPIC_DELETED']);
 
 const MAX_BATCH = 500;
 const MAX_BATCH_BYTES = 1_048_576;
@@ -265,7 +268,7 @@ export class Lane {
       for (const item of gone) {
         const message = `topic ${this.deps.topic} does not exist: ${(error as Error).message}`;
         if (isFull) this.refuse(item, error);
-        else this.reject(item, 'MQ_TOPIC_NOT_FOUND', message, error);
+        else this.reject(item, codeOfMissing(error), message, error);
       }
       return true;
     }
@@ -327,7 +330,7 @@ export class Lane {
     item.settled = true;
     const { topic, partition, events } = this.deps;
     events.emit('sendFailed', { topic, code });
-    const retryable = code !== 'MQ_CLOSED' && code !== 'MQ_TOPIC_NOT_FOUND';
+    const retryable = !FINAL.has(code);
     item.reject(
       new MqSendError(code, message, item.message.eventId, { cause, retryable, context: { topic, partition } }),
     );
@@ -373,4 +376,8 @@ export class Lane {
     const next = Math.min(this.earliest(this.queue), this.earliest(this.inFlight.filter((item) => !item.settled)));
     if (next < Infinity) this.watchDeadline(next);
   }
+}
+
+function codeOfMissing(error: unknown): string {
+  return error instanceof MqError && error.code === 'MQ_TOPIC_DELETED' ? error.code : 'MQ_TOPIC_NOT_FOUND';
 }

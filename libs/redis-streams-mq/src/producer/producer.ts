@@ -94,6 +94,11 @@ export class MqProducer {
     return { results, sent, failed: results.length - sent };
   }
 
+  /** What is known of the topic is out of date: looks at it now, if anything was sent to it. */
+  topicChanged(topic: string): void {
+    this.senders.get(topic)?.refresh();
+  }
+
   /** Messages that wait for Redis' answer. */
   get inFlight(): number {
     return this.pending;

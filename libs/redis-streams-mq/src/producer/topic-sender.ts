@@ -1,9 +1,9 @@
 import type { Timer } from '../core/clock.js';
-import { MqInvalidMessageError, MqSendError, thrownText } from '../core/errors.js';
+import { MqError, MqInvalidMessageError, MqRedisError, MqSendError, thrownText } from '../core/errors.js';
 import { checkPartition, type DefaultPartitioner, type Partitioner } from '../core/partitioner.js';
 import { classifyRedisError, replyCode } from '../redis/redis-errors.js';
 import type { TopicMeta, TopicRegistry } from '../redis/topic-registry.js';
-import { Lane, type LaneDeps, type LaneItem } from './lane.js';
+import { FINAL, Lane, type LaneDeps, type LaneItem } from './lane.js';
 
 export interface TopicSenderDeps extends Omit<LaneDeps, 'partition' | 'incarnation' | 'restoreTopic' | 'moveOn'> {
   readonly topics: TopicRegistry;
@@ -56,18 +56,25 @@ export class TopicSender {
     for (const lane of this.lanes) lane.close();
   }
 
-  /** Beside the sends, so that a raised partition count is noticed without a send waiting for it. */
   private refreshWhenOld(): void {
-    const { clock, topics, topic, metaMaxAgeMs } = this.deps;
-    const now = clock.monotonic();
-    if (now - this.metaReadAt < metaMaxAgeMs) return;
-    this.metaReadAt = now;
-    topics.refresh(topic).then(
-      (meta) => {
-        if (meta !== null) this.meta = meta;
-      },
-      () => undefined, // The sends themselves will meet the same fault and report it.
-    );
+    const { clock, metaMaxAgeMs } = this.deps;
+    if (clock.monotonic() - this.metaReadAt >= metaMaxAgeMs) this.refresh();
+  }
+
+  /** Beside the sends, so that a raised partition count or a deletion is noticed without a send waiting for it. */
+  refresh(): void {
+    if (this.meta === null) return;
+    this.metaReadAt = this.deps.clock.monotonic();
+    // The sends themselves will meet the same fault and report it.
+    this.look().catch(() => undefined);
+  }
+
+  private async look(): Promise<void> {
+    const { topics, topic } = this.deps;
+    const meta = await topics.refresh(topic);
+    if (meta !== null) this.meta = meta;
+    // Otherwise the server has lost it, and a send makes it again as it was.
+    else if (await topics.isDeleted(topic)) this.meta = null;
   }
 
   private place(item: LaneItem, meta: TopicMeta): void {
@@ -144,6 +151,8 @@ export class TopicSender {
         const found = autoCreateTopics
           ? await connection.withTimeout(topics.ensure(topic, defaultPartitionCount), Math.max(1, left))
           : await connection.withTimeout(topics.find(topic), Math.max(1, left));
+        if (found === null && (await topics.isDeleted(topic)))
+          throw new MqSendError('MQ_TOPIC_DELETED', `topic ${topic} was deleted`, '');
         if (found === null)
           throw new MqSendError('MQ_TOPIC_NOT_FOUND', `topic ${topic} does not exist and autoCreateTopics is off`, '');
         this.meta = found;
@@ -181,7 +190,7 @@ export class TopicSender {
   }
 
   private refuseWaiting(error: unknown): void {
-    const code = error instanceof MqSendError ? error.code : 'MQ_SEND_REFUSED';
+    const code = error instanceof MqError && !(error instanceof MqRedisError) ? error.code : 'MQ_SEND_REFUSED';
     const message = thrownText(error);
     for (const item of this.waiting.splice(0)) this.reject(item, code, message, error);
   }
@@ -221,7 +230,7 @@ export class TopicSender {
     item.reject(
       new MqSendError(code, message, item.message.eventId, {
         cause,
-        retryable: code !== 'MQ_CLOSED' && code !== 'MQ_TOPIC_NOT_FOUND',
+        retryable: !FINAL.has(code),
         context: { topic },
       }),
     );

@@ -24,7 +24,11 @@ export type Announcement =
       readonly due: number;
     }
   /** What is known of the topic should be looked at again. */
-  | { readonly type: 'topic'; readonly topic: string; readonly change: 'paused' | 'resumed' | 'raised' | 'deleted' };
+  | {
+      readonly type: 'topic';
+      readonly topic: string;
+      readonly change: 'paused' | 'resumed' | 'created' | 'raised' | 'deleted';
+    };
 
 export interface AnnouncementsDeps {
   readonly connections: Connections;

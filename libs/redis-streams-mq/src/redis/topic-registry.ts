@@ -52,12 +52,13 @@ export class TopicRegistry {
 
   /**
    * The topic's meta, made with `partitionCount` partitions when there is none; its streams are there afterwards.
-   * @throws MqError `MQ_TOPIC_DELETED` when it was deleted on purpose: making it again takes an explicit call.
+   * @throws MqError `MQ_TOPIC_DELETED` when it was deleted on purpose: making it again takes `anew`; `MQ_TOPIC_BEING_DELETED`
+   * when that deletion is not finished.
    */
-  ensure(topic: string, partitionCount: number): Promise<TopicMeta> {
+  ensure(topic: string, partitionCount: number, options: { readonly anew?: boolean } = {}): Promise<TopicMeta> {
     let pending = this.creating.get(topic);
     if (pending === undefined) {
-      pending = this.create(topic, partitionCount).finally(() => this.creating.delete(topic));
+      pending = this.create(topic, partitionCount, options.anew === true).finally(() => this.creating.delete(topic));
       this.creating.set(topic, pending);
     }
     return pending;
@@ -111,7 +112,13 @@ export class TopicRegistry {
     return asNumber(await this.deps.connection.send('SCARD', this.deps.keys.topics));
   }
 
-  private async create(topic: string, partitionCount: number): Promise<TopicMeta> {
+  /** Whether its meta is not there because it was deleted on purpose. */
+  async isDeleted(topic: string): Promise<boolean> {
+    const { connection, keys } = this.deps;
+    return asArray(await connection.send('HMGET', keys.topic(topic).meta, 'deletedAt'))[0] !== null;
+  }
+
+  private async create(topic: string, partitionCount: number, anew: boolean): Promise<TopicMeta> {
     const known = this.cache.get(topic) ?? (await this.load(topic));
     if (known !== null) {
       await this.register(topic);
@@ -123,10 +130,19 @@ export class TopicRegistry {
       call(
         topicCreate,
         keys.topic(topic),
-        { count: partitionCount, incarnation: randomBytes(9).toString('base64url') },
+        { count: partitionCount, incarnation: randomBytes(9).toString('base64url'), anew: anew ? 1 : 0 },
         streams,
       ),
     );
+    if (anew && made.isBeingDeleted) {
+      throw new MqError(
+        'MQ_TOPIC_BEING_DELETED',
+        `the deletion of topic ${topic} is not finished; delete it once more`,
+        {
+          context: { topic, deletedAt: made.deletedAt },
+        },
+      );
+    }
     if (made.deletedAt !== null) {
       throw new MqError('MQ_TOPIC_DELETED', `topic ${topic} was deleted; create it again through the admin`, {
         context: { topic, deletedAt: made.deletedAt },

@@ -7,33 +7,43 @@ export interface TopicCreateReply {
   readonly incarnation: string;
   readonly createdAt: number;
   readonly deletedAt: number | null;
+  /** Its deletion was begun and not finished: its old keys may be there. */
+  readonly isBeingDeleted: boolean;
 }
 
-export const topicCreate: Script<'meta' | 'partitions', 'count' | 'incarnation', TopicCreateReply> = defineScript({
-  name: 'topic-create',
-  keys: ['meta', 'partitions'],
-  args: ['count', 'incarnation'],
-  lua: `
+export const topicCreate: Script<'meta' | 'partitions', 'count' | 'incarnation' | 'anew', TopicCreateReply> =
+  defineScript({
+    name: 'topic-create',
+    keys: ['meta', 'partitions'],
+    args: ['count', 'incarnation', 'anew'],
+    lua: `
 -- Writes a topic's meta, all fields at once, unless it is there. rest: the partitions' stream keys.
--- Returns { created, partitionCount, incarnation, createdAt, deletedAt }.
+-- anew '1': also in place of a topic whose deletion is finished.
+-- Returns { created, partitionCount, incarnation, createdAt, deletedAt, 1 if its deletion is not finished }.
 -- Twice: the second call finds the meta, written last, and changes nothing; the set is only added to.
-local stored = redis.call('HMGET', meta, 'partitionCount', 'incarnation', 'createdAt', 'deletedAt')
-if stored[1] then return { 0, stored[1], stored[2], stored[3], stored[4] } end
+local stored = redis.call('HMGET', meta, 'partitionCount', 'incarnation', 'createdAt', 'deletedAt', 'isDeleted')
+if stored[1] then
+  if not stored[4] or not stored[5] or anew ~= '1' then
+    return { 0, stored[1], stored[2], stored[3], stored[4], stored[4] and not stored[5] and 1 or 0 }
+  end
+  redis.call('DEL', meta, partitions)
+end
 local createdAt = num(now())
 for i = rest, #ARGV, 1000 do redis.call('SADD', partitions, unpack(ARGV, i, math.min(i + 999, #ARGV))) end
 redis.call('HSET', meta, 'partitionCount', count, 'incarnation', incarnation, 'createdAt', createdAt, 'layoutVersion', '1')
-return { 1, count, incarnation, createdAt, false }`,
-  decode: (reply) => {
-    const [created, count, incarnation, createdAt, deletedAt] = asArray(reply);
-    return {
-      created: asNumber(created) === 1,
-      partitionCount: asNumber(count),
-      incarnation: asTextOrNull(incarnation) ?? '',
-      createdAt: asNumber(createdAt),
-      deletedAt: deletedAt === null || deletedAt === undefined ? null : asNumber(deletedAt),
-    };
-  },
-});
+return { 1, count, incarnation, createdAt, false, 0 }`,
+    decode: (reply) => {
+      const [created, count, incarnation, createdAt, deletedAt, isBeingDeleted] = asArray(reply);
+      return {
+        created: asNumber(created) === 1,
+        partitionCount: asNumber(count),
+        incarnation: asTextOrNull(incarnation) ?? '',
+        createdAt: asNumber(createdAt),
+        deletedAt: deletedAt === null || deletedAt === undefined ? null : asNumber(deletedAt),
+        isBeingDeleted: asNumber(isBeingDeleted) === 1,
+      };
+    },
+  });
 
 export const partitionCreate: Script<'stream', never, boolean> = defineScript({
   name: 'partition-create',
