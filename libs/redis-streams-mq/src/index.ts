@@ -43,6 +43,18 @@ export type {
   TopicSummary,
 } from './admin/topics.js';
 export type { EventSearchOptions, EventSearchResult } from './admin/event-search.js';
+export type {
+  GroupConsumer,
+  GroupDescribeOptions,
+  GroupDescription,
+  GroupListOptions,
+  GroupMember,
+  GroupOnTopic,
+  GroupPartition,
+  GroupTopic,
+} from './admin/groups.js';
+export type { GroupState } from './admin/group-state.js';
+export type { OldestPending, Undelivered } from './redis/scripts/stats.script.js';
 export type { MessageRangeOptions, StreamBound } from './admin/messages.js';
 export type { PendingEntry, PendingListOptions, PendingPage } from './admin/pending-entries.js';
 export type { RetainedMessage } from './admin/retained-message.js';

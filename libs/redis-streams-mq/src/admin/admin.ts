@@ -4,6 +4,13 @@ import { MAX_PARTITION_COUNT } from '../core/options.js';
 import type { TopicMeta } from '../redis/topic-registry.js';
 import type { AdminDeps } from './admin-deps.js';
 import { EventSearch, type EventSearchOptions, type EventSearchResult } from './event-search.js';
+import {
+  Groups,
+  type GroupDescribeOptions,
+  type GroupDescription,
+  type GroupListOptions,
+  type GroupOnTopic,
+} from './groups.js';
 import { Messages, type MessageRangeOptions } from './messages.js';
 import type { Page } from './paging.js';
 import { PendingEntries, type PendingListOptions, type PendingPage } from './pending-entries.js';
@@ -29,6 +36,7 @@ export class MqAdmin {
   private readonly topics: Topics;
   private readonly positions: Positions;
   private readonly rangeReplay: RangeReplay;
+  private readonly groups: Groups;
   private readonly messages: Messages;
   private readonly events: EventSearch;
   private readonly pending: PendingEntries;
@@ -41,6 +49,7 @@ export class MqAdmin {
     this.topics = new Topics(deps);
     this.positions = new Positions(deps);
     this.rangeReplay = new RangeReplay(deps);
+    this.groups = new Groups(deps, this.topics);
     this.messages = new Messages(deps);
     this.events = new EventSearch(deps);
     this.pending = new PendingEntries(deps);
@@ -90,6 +99,22 @@ export class MqAdmin {
    */
   describeTopic(topic: string, options: TopicDescribeOptions = {}): Promise<TopicDescription> {
     return this.topics.describe(topic, options);
+  }
+
+  /**
+   * The groups of a topic, or of all topics, those of `limit` topics a page: what Redis has, whether instances run or not.
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   */
+  listGroups(options: GroupListOptions = {}): Promise<Page<GroupOnTopic>> {
+    return this.groups.list(options);
+  }
+
+  /**
+   * Its state, its living members, and per partition the owner, the position, and what is left to do, wherever it waits.
+   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`
+   */
+  describeGroup(group: string, options: GroupDescribeOptions = {}): Promise<GroupDescription> {
+    return this.groups.describe(group, options);
   }
 
   /**
