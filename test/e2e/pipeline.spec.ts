@@ -85,7 +85,7 @@ describe('what decides about a message', () => {
       'exhausted: Error',
       'rejected: DeadLetter',
       'rejected: ForbiddenException',
-      'validation: BadRequestException',
+      'validation: MqValidationError',
     ]);
     expect(app.get(Orders).handled.toSorted()).toEqual([
       'true 1 attempt 1',

@@ -19,7 +19,10 @@ export {
 } from './nest/tokens.js';
 
 export { StreamHandler } from './nest/stream-handler.decorator.js';
-export type { StreamHandlerConfig, StreamHandlerExtras, TypedTopic } from './nest/stream-handler.decorator.js';
+export type { StreamHandlerConfig, StreamHandlerExtras } from './nest/stream-handler.decorator.js';
+export { defineTopic } from './core/topic.js';
+export type { TopicDefinition, TopicInput, TopicOutput, TypedTopic } from './core/topic.js';
+export type { StandardResult, StandardSchema } from './core/standard-schema.js';
 export { EventId, MessageHeaders, MessageKey, Payload, StreamCtx } from './nest/payload.decorators.js';
 export { isStreamContext, STREAM_CONTEXT_TYPE, StreamExecutionContext, streamContextOf } from './nest/stream-host.js';
 
@@ -80,7 +83,12 @@ export type { DeadLetterEdit } from './dlq/dead-letter-edit.js';
 export type { DeadLetterFilter } from './dlq/dead-letter-filter.js';
 export type { ReplayOptions, ReplayRefusal, ReplayReport } from './dlq/dead-letter-replay.js';
 export type { BulkOptions } from './dlq/pace.js';
-export type { DeadLetter as DeadLetterRecord, EarlierDeath, FailedAttempt } from './core/dead-letter.js';
+export type {
+  DeadLetter as DeadLetterRecord,
+  DeadLetterError,
+  EarlierDeath,
+  FailedAttempt,
+} from './core/dead-letter.js';
 export { MqHealth } from './health/health.js';
 export type { MqHealthResult } from './health/health.js';
 export { MqMetrics } from './metrics/metrics.js';
@@ -93,6 +101,7 @@ export type { Serializer } from './core/serializer.js';
 export type { Partitioner } from './core/partitioner.js';
 export type { DeadReason } from './core/events.js';
 
+export type { ValidationIssue } from './core/errors.js';
 export {
   MqAdminError,
   MqError,
@@ -104,4 +113,5 @@ export {
   MqLeaseLostError,
   MqRedisError,
   MqSendError,
+  MqValidationError,
 } from './core/errors.js';

@@ -1,4 +1,4 @@
-import { describeThrown } from '../core/errors.js';
+import { describeThrown, MqValidationError } from '../core/errors.js';
 import type { GroupPartitionRef } from '../core/events.js';
 import { eventIdToWire } from '../core/event-id.js';
 import type { DecodedMessage } from '../core/message.js';
@@ -6,9 +6,23 @@ import type { DecodedMessage } from '../core/message.js';
 const MAX_NAME = 200;
 const MAX_MESSAGE = 1_000;
 const MAX_STACK = 4_000;
+const MAX_ISSUES = 4_000;
 
 function cut(text: string, length: number): string {
   return text.length > length ? `${text.slice(0, length)}...` : text;
+}
+
+/** As JSON, as many as there is room for. */
+function issuesText({ issues }: MqValidationError): string {
+  const texts: string[] = [];
+  let length = 0;
+  for (const { path, message } of issues) {
+    const text = JSON.stringify({ path: cut(path, MAX_NAME), message: cut(message, MAX_MESSAGE) });
+    length += text.length;
+    if (length > MAX_ISSUES) break;
+    texts.push(text);
+  }
+  return `[${texts.join(',')}]`;
 }
 
 /** What a dead letter says about itself, as field names and values; the script adds when it failed and the original fields. */
@@ -31,6 +45,7 @@ export function deadLetterMetadata(
     const { name, message: text, stack } = describeThrown(error);
     fields.push('errorName', cut(name, MAX_NAME), 'errorMessage', cut(text, MAX_MESSAGE));
     if (stack !== null) fields.push('errorStack', cut(stack, MAX_STACK));
+    if (error instanceof MqValidationError) fields.push('errorIssues', issuesText(error));
   }
   return fields;
 }

@@ -273,7 +273,7 @@ export class GroupConsumer {
     if (meta === null && handlers.has(topic)) {
       const known = this.knownCounts.get(topic);
       if (options.autoCreateTopics || known !== undefined) {
-        meta = await this.make(topic, known ?? options.defaultPartitionCount);
+        meta = await this.make(topic, known ?? this.definedCount(topic));
       } else {
         this.warn(topic, 'a handler names a topic that does not exist, and autoCreateTopics is off');
       }
@@ -284,8 +284,16 @@ export class GroupConsumer {
     const { partitionCount } = meta;
     const before = this.knownCounts.get(topic) ?? partitionCount;
     if (before !== partitionCount) this.countChanged(topic, before, partitionCount);
+    const defined = handlers.get(topic)?.partitionCount ?? partitionCount;
+    if (defined !== partitionCount) {
+      this.warn(topic, 'a topic has another number of partitions than its definition says; it keeps its own');
+    }
     this.knownCounts.set(topic, partitionCount);
     return partitionCount;
+  }
+
+  private definedCount(topic: string): number {
+    return this.deps.handlers.get(topic)?.partitionCount ?? this.deps.options.defaultPartitionCount;
   }
 
   private countChanged(topic: string, before: number, partitionCount: number): void {
@@ -321,9 +329,9 @@ export class GroupConsumer {
   }
 
   private async restoreStream(topic: string): Promise<boolean> {
-    const { topics, options } = this.deps;
+    const { topics } = this.deps;
     topics.forget(topic);
-    const meta = await this.make(topic, this.knownCounts.get(topic) ?? options.defaultPartitionCount);
+    const meta = await this.make(topic, this.knownCounts.get(topic) ?? this.definedCount(topic));
     if (meta === null) return false;
     await topics.ensureStreams(meta);
     return true;

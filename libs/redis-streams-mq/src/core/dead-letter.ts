@@ -1,4 +1,14 @@
+import type { ValidationIssue } from './errors.js';
 import type { DeadReason } from './events.js';
+
+/** What made a message a dead letter. */
+export interface DeadLetterError {
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string | null;
+  /** With the reason `validation`: what is wrong with which field, as far as pipe or schema said so. */
+  readonly issues?: readonly ValidationIssue[];
+}
 
 /** One failed handler call of a message. */
 export interface FailedAttempt {
@@ -35,7 +45,7 @@ export interface DeadLetter {
   /** Handler calls that were made. */
   readonly attempts: number;
   readonly reason: DeadReason;
-  readonly error: { readonly name: string; readonly message: string; readonly stack: string | null } | null;
+  readonly error: DeadLetterError | null;
   /** The handler calls since the message was sent or last replayed, oldest first; the last ten and the final one. */
   readonly failures: readonly FailedAttempt[];
   /** How often it died before and was replayed. */

@@ -55,7 +55,7 @@ export class MqInvalidNameError extends MqError {
 }
 
 /**
- * A message that was refused before anything was sent. Codes: `MQ_UNSERIALIZABLE`, `MQ_PAYLOAD_TOO_LARGE`,
+ * A message that was refused before anything was sent. Codes: `MQ_UNSERIALIZABLE`, `MQ_PAYLOAD_TOO_LARGE`, `MQ_INVALID_PAYLOAD`,
  * `MQ_INVALID_MESSAGE`, `MQ_INVALID_PARTITION`.
  */
 export class MqInvalidMessageError extends MqError {}
@@ -90,6 +90,32 @@ export class MqLeaseLostError extends MqError {
 export class MqHandlerTimeoutError extends MqError {
   constructor(timeoutMs: number, context: Readonly<Record<string, unknown>>) {
     super('MQ_HANDLER_TIMEOUT', `the handler did not settle within ${timeoutMs} ms`, { context, retryable: true });
+  }
+}
+
+/** One thing that is wrong with a payload. */
+export interface ValidationIssue {
+  /** Where, such as `items.0.price`; empty for the payload as a whole. */
+  readonly path: string;
+  readonly message: string;
+}
+
+const MAX_LISTED_ISSUES = 20;
+
+/** A payload that a pipe or a schema refused. The message lists what is wrong. Code `MQ_VALIDATION`. */
+export class MqValidationError extends MqError {
+  constructor(
+    readonly issues: readonly ValidationIssue[],
+    options: { readonly cause?: unknown } = {},
+  ) {
+    const texts = issues
+      .slice(0, MAX_LISTED_ISSUES)
+      .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`));
+    const more = issues.length - texts.length;
+    super('MQ_VALIDATION', `the payload is not valid: ${texts.join('; ')}${more > 0 ? `; and ${more} more` : ''}`, {
+      cause: options.cause,
+      context: { issues: issues.length },
+    });
   }
 }
 

@@ -99,6 +99,8 @@ export interface HandlerDefinition {
   readonly group: string;
   /** `Class.method`, for logs and errors. */
   readonly name: string;
+  /** Partitions of the topic, should it have to be created; absent: the module's default. */
+  readonly partitionCount?: number | undefined;
   readonly options: ResolvedHandlerOptions;
   readonly invoke: HandlerInvoker;
 }

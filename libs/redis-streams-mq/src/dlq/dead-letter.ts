@@ -1,4 +1,5 @@
-import type { DeadLetter, FailedAttempt } from '../core/dead-letter.js';
+import type { DeadLetter, DeadLetterError, FailedAttempt } from '../core/dead-letter.js';
+import type { ValidationIssue } from '../core/errors.js';
 import type { DeadReason } from '../core/events.js';
 import { eventIdFromWire } from '../core/event-id.js';
 import { decodeMessage, type DecodedMessage } from '../core/message.js';
@@ -23,10 +24,7 @@ export function toDeadLetter(topic: string, partition: number, raw: RawDeadLette
     failedAt: Number(metadata.get('failedAt') ?? 0),
     attempts: Number(metadata.get('attempts') ?? 0),
     reason: reasonOf(metadata.get('reason')),
-    error:
-      errorName === undefined
-        ? null
-        : { name: errorName, message: metadata.get('errorMessage') ?? '', stack: metadata.get('errorStack') ?? null },
+    error: errorName === undefined ? null : toError(errorName, metadata),
     failures: failuresOf(raw),
     deathCount: history.deathCount,
     deaths: history.deaths.map(({ at, reason, ...death }) => ({ ...death, failedAt: at, reason: reasonOf(reason) })),
@@ -48,6 +46,24 @@ function failuresOf({ metadata, history }: RawDeadLetter): FailedAttempt[] {
 
 function reasonOf(reason: string | undefined): DeadReason {
   return (reason || 'malformed') as DeadReason;
+}
+
+function toError(name: string, metadata: RawDeadLetter['metadata']): DeadLetterError {
+  const issues = issuesOrNull(metadata.get('errorIssues'));
+  return {
+    name,
+    message: metadata.get('errorMessage') ?? '',
+    stack: metadata.get('errorStack') ?? null,
+    ...(issues !== null && { issues }),
+  };
+}
+
+function issuesOrNull(text: string | undefined): readonly ValidationIssue[] | null {
+  try {
+    return text === undefined ? null : (JSON.parse(text) as readonly ValidationIssue[]);
+  } catch {
+    return null;
+  }
 }
 
 function decodeOrNull(fields: readonly Buffer[]): DecodedMessage | null {

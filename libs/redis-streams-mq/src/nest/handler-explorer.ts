@@ -5,12 +5,13 @@ import type { HandlerDefinition } from '../core/handler.js';
 import { resolveHandlerOptions } from '../core/handler-options.js';
 import { nameProblem } from '../core/names.js';
 import type { ResolvedMqOptions } from '../core/options.js';
+import { isStandardSchema, type StandardSchema } from '../core/standard-schema.js';
 import { makeInvoker } from './handler-invoker.js';
 import type { InstanceWrapper } from './message-scope.js';
 import type { MqLogger } from './mq-logger.js';
 import { StreamContextCreator } from './stream-context-creator.js';
 import { StreamHandlerAccessor } from './stream-handler.accessor.js';
-import type { StreamSubscription } from './stream-handler.decorator.js';
+import type { StreamSubscription, SubscribedTopic } from './stream-handler.decorator.js';
 
 /** A module instance as far as its handlers are concerned. */
 export interface HandlerOwner {
@@ -111,21 +112,34 @@ class Exploration {
     const topics = this.topicsOf(found, subscription);
     const { resolved: options, problems } = resolveHandlerOptions(subscription.options, owner.options, found.name);
     this.problems.push(...problems);
-    const invoke = this.invokerOf(found, owner);
+    const schemas = new Set(topics.map((topic) => subscription.schema ?? topic.schema));
+    if (subscription.schema !== undefined && !isStandardSchema(subscription.schema)) {
+      this.problems.push(`${found.name}: schema must be a Standard Schema: an object or function with "~standard"`);
+    }
+    // One pipeline for all topics of one schema; without topics it is still looked at for problems.
+    const invokers = new Map(
+      [...(schemas.size === 0 ? [undefined] : schemas)].map((schema) => [schema, this.invokerOf(found, owner, schema)]),
+    );
     if (group === undefined) return;
-    for (const topic of topics) {
-      if (!this.claim(found, subscription.instance, topic, group)) continue;
-      definitions.push({ topic, group, name: found.name, options, invoke });
+    for (const { name: topic, schema, partitions: partitionCount } of topics) {
+      const invoke = invokers.get(subscription.schema ?? schema);
+      if (invoke === undefined || !this.claim(found, subscription.instance, topic, group)) continue;
+      definitions.push({ topic, group, name: found.name, partitionCount, options, invoke });
     }
   }
 
-  private invokerOf(found: FoundHandler, owner: HandlerOwner): HandlerDefinition['invoke'] {
+  private invokerOf(
+    found: FoundHandler,
+    owner: HandlerOwner,
+    schema: StandardSchema | undefined,
+  ): HandlerDefinition['invoke'] {
     const { instance, method, name } = found;
     let filterFailed = false;
     const { pipeline, problems } = this.contexts.create(
       { instance, method, name, wrapper: found.wrapper, moduleKey: found.wrapper.host?.token ?? '' },
       {
         globalEnhancers: owner.globalEnhancers,
+        schema,
         onFilterError: (error) => {
           if (filterFailed) return;
           filterFailed = true;
@@ -141,9 +155,9 @@ class Exploration {
     return makeInvoker(pipeline);
   }
 
-  private topicsOf(found: FoundHandler, { topics }: StreamSubscription): readonly string[] {
+  private topicsOf(found: FoundHandler, { topics }: StreamSubscription): readonly SubscribedTopic[] {
     if (topics.length === 0) this.problems.push(`${found.name}: the list of topics is empty`);
-    return topics.filter((topic) => this.accepts(found, nameProblem('topic', topic)));
+    return topics.filter(({ name }) => this.accepts(found, nameProblem('topic', name)));
   }
 
   private groupOf(found: FoundHandler, { group }: StreamSubscription, owner: HandlerOwner): string | undefined {

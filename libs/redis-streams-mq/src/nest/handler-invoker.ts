@@ -1,5 +1,6 @@
 import type { HandlerInvoker, HandlerOutcome } from '../core/handler.js';
 import { isDeadLetter, isRetryLater, outcomeOf } from '../core/results.js';
+import { withIssues } from './validation-issues.js';
 import type { PipelineResult, StreamPipeline } from './stream-pipeline.js';
 
 /** What the engine calls for each message: the pipeline, and what its end means. */
@@ -23,8 +24,9 @@ export function outcomeOfPipeline(result: PipelineResult): HandlerOutcome {
     case 'guard':
       return { type: 'dead', reason: 'rejected', error };
     case 'pipe':
-      return { type: 'dead', reason: 'validation', error };
+      return { type: 'dead', reason: 'validation', error: withIssues(error) };
     case 'scope':
+    case 'schema':
     case 'interceptor':
     case 'handler':
       return outcomeOf({ error });

@@ -208,7 +208,7 @@ describe('pipes and parameters', () => {
     await expect(handle({ id: 'x' })).resolves.toMatchObject({
       type: 'dead',
       reason: 'validation',
-      error: { status: 400 },
+      error: { code: 'MQ_VALIDATION', cause: { status: 400 } },
     });
   });
 

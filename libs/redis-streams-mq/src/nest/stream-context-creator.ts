@@ -15,6 +15,7 @@ import { STATIC_CONTEXT } from '@nestjs/core/injector/constants.js';
 import { Injector } from '@nestjs/core/injector/injector.js';
 import { InterceptorsContextCreator } from '@nestjs/core/interceptors/index.js';
 import { PipesContextCreator } from '@nestjs/core/pipes/index.js';
+import type { StandardSchema } from '../core/standard-schema.js';
 import { handlerParams, type ParamDecoration } from './handler-params.js';
 import { MessageScope, type EnteredScope, type InstanceWrapper } from './message-scope.js';
 import { STREAM_CONTEXT_TYPE } from './stream-host.js';
@@ -35,6 +36,8 @@ export interface HandlerHost {
 export interface StreamContextOptions {
   /** Whether `APP_GUARD` and the like, and `app.useGlobalPipes()` and the like, apply. */
   readonly globalEnhancers: boolean;
+  /** Validates the payload, before the pipes. */
+  readonly schema?: StandardSchema | undefined;
   /** Told about an exception filter that threw while it was shown an error. */
   readonly onFilterError: (error: unknown) => void;
 }
@@ -156,6 +159,7 @@ export class StreamContextCreator {
       hostOf: (args) => this.hostOf(args, instance, callback),
       guards: creators.guards.create(instance, callback, ...place),
       interceptors: creators.interceptors.create(instance, callback, ...place),
+      schema: options.schema,
       params,
       showError: this.showing(creators.filters.create(instance, callback as FilterTarget, ...place), options),
     });

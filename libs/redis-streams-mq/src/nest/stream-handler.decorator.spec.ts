@@ -1,6 +1,7 @@
 import { MqInvalidHandlerError } from '../core/errors.js';
 import { StreamHandlerAccessor } from './stream-handler.accessor.js';
-import { StreamHandler, type TypedTopic } from './stream-handler.decorator.js';
+import type { TypedTopic } from '../core/topic.js';
+import { StreamHandler } from './stream-handler.decorator.js';
 
 const accessor = new StreamHandlerAccessor();
 const of = (type: { prototype: object }, method: string) => accessor.subscriptions(type.prototype, method);
@@ -43,18 +44,18 @@ class Inheriting extends Base {
 describe('@StreamHandler', () => {
   it('takes topic, group and options one after the other', () => {
     expect(of(Base, 'positional')).toEqual([
-      { topics: ['orders'], group: 'billing', instance: 'second', options: { retryMaxAttempts: 2 } },
+      { topics: [{ name: 'orders' }], group: 'billing', instance: 'second', options: { retryMaxAttempts: 2 } },
     ]);
   });
 
   it('takes everything in one object, and several topics', () => {
     expect(of(Base, 'object')).toEqual([
-      { topics: ['a', 'b'], group: 'g', instance: 'default', options: { batchCount: 1 } },
+      { topics: [{ name: 'a' }, { name: 'b' }], group: 'g', instance: 'default', options: { batchCount: 1 } },
     ]);
   });
 
   it('keeps every subscription of a method, in the order of the source', () => {
-    expect(of(Base, 'twice').map(({ topics }) => topics[0])).toEqual(['first', 'second']);
+    expect(of(Base, 'twice').map(({ topics }) => topics[0]?.name)).toEqual(['first', 'second']);
   });
 
   it('is not lost when a decorator above it wraps the method', () => {
@@ -71,8 +72,8 @@ describe('@StreamHandler', () => {
   });
 
   it('replaces what is inherited when the overriding method has it, and leaves the base class alone', () => {
-    expect(of(Inheriting, 'object').map(({ topics }) => topics)).toEqual([['other']]);
-    expect(of(Base, 'object').map(({ topics }) => topics)).toEqual([['a', 'b']]);
+    expect(of(Inheriting, 'object').map(({ topics }) => topics)).toEqual([[{ name: 'other' }]]);
+    expect(of(Base, 'object').map(({ topics }) => topics)).toEqual([[{ name: 'a' }, { name: 'b' }]]);
   });
 
   it('takes a typed topic and leaves the group to the module', () => {
@@ -89,7 +90,9 @@ describe('@StreamHandler', () => {
         return order.id;
       }
     }
-    expect(of(Typed, 'right')).toEqual([{ topics: ['orders'], group: undefined, instance: 'default', options: {} }]);
+    expect(of(Typed, 'right')).toEqual([
+      { topics: [{ name: 'orders' }], group: undefined, instance: 'default', options: {} },
+    ]);
   });
 
   it.each([

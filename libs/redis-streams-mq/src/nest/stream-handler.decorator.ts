@@ -1,16 +1,12 @@
 import 'reflect-metadata';
 import { MqInvalidHandlerError } from '../core/errors.js';
 import type { StreamHandlerOptions } from '../core/handler-options.js';
+import type { StandardSchema } from '../core/standard-schema.js';
+import type { AnyTypedTopic, TopicOutput } from '../core/topic.js';
 import { DEFAULT_INSTANCE } from './instance-name.js';
 
 /** Where the subscriptions of a method are kept: on (prototype, method name), so that wrapping the method loses none. */
 export const STREAM_HANDLER_METADATA = 'redis-streams-mq:subscriptions';
-
-/** A topic whose payload type is known to the compiler. */
-export interface TypedTopic<T> {
-  readonly name: string;
-  readonly __payload?: T;
-}
 
 /** Handler options, and the module instance that the handler belongs to. */
 export interface StreamHandlerExtras extends StreamHandlerOptions {
@@ -20,6 +16,15 @@ export interface StreamHandlerExtras extends StreamHandlerOptions {
    * @defaultValue the instance without a name
    */
   readonly instance?: string;
+
+  /**
+   * Standard Schema (zod, valibot, arktype, ...) of the payload. The handler gets what the schema makes of it. What it
+   * refuses is a dead letter (`validation`) at once, with the issues; when the schema itself throws, the message is retried.
+   * It is asked after the guards, before the pipes, and goes before the schema of a topic's definition.
+   *
+   * @defaultValue the schema of the topic's definition, if it has one
+   */
+  readonly schema?: StandardSchema;
 }
 
 /** All that `@StreamHandler` can be told, in one object. */
@@ -31,13 +36,21 @@ export interface StreamHandlerConfig<Topic = string> extends StreamHandlerExtras
 
 /** A subscription as it was written; nothing of it is checked yet. */
 export interface StreamSubscription {
-  readonly topics: readonly string[];
+  readonly topics: readonly SubscribedTopic[];
   readonly group: string | undefined;
   readonly instance: string;
+  readonly schema: StandardSchema | undefined;
   readonly options: StreamHandlerOptions;
 }
 
-/** `(payload, ctx)`, or whatever its parameter decorators ask for. */
+/** A topic as it was named or defined. */
+export interface SubscribedTopic {
+  readonly name: string;
+  readonly schema: StandardSchema | undefined;
+  readonly partitions: number | undefined;
+}
+
+/** The payload comes first: the compiler does not see what parameter decorators ask for. */
 type HandlerOf<T> = (payload: T, ...rest: never[]) => unknown;
 type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
   target: object,
@@ -62,17 +75,19 @@ type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
  * ```
  * @publicApi
  */
-export function StreamHandler<T>(
-  topic: TypedTopic<T> | readonly TypedTopic<T>[],
+export function StreamHandler<Topic extends AnyTypedTopic>(
+  topic: Topic | readonly Topic[],
   group?: string,
   options?: StreamHandlerExtras,
-): TypedMethodDecorator<T>;
+): TypedMethodDecorator<TopicOutput<Topic>>;
 export function StreamHandler(
   topic: string | readonly string[],
   group?: string,
   options?: StreamHandlerExtras,
 ): MethodDecorator;
-export function StreamHandler<T>(config: StreamHandlerConfig<TypedTopic<T>>): TypedMethodDecorator<T>;
+export function StreamHandler<Topic extends AnyTypedTopic>(
+  config: StreamHandlerConfig<Topic>,
+): TypedMethodDecorator<TopicOutput<Topic>>;
 export function StreamHandler(config: StreamHandlerConfig): MethodDecorator;
 export function StreamHandler(
   first: AnyTopic | readonly AnyTopic[] | StreamHandlerConfig<AnyTopic>,
@@ -90,21 +105,23 @@ export function StreamHandler(
   };
 }
 
-type AnyTopic = string | TypedTopic<unknown>;
+type AnyTopic = string | AnyTypedTopic;
 
 function isConfig(first: unknown): first is StreamHandlerConfig<AnyTopic> {
   return typeof first === 'object' && first !== null && 'topic' in first;
 }
 
 function toSubscription(config: StreamHandlerConfig<AnyTopic>): StreamSubscription {
-  const { topic, group, instance = DEFAULT_INSTANCE, ...options } = config;
+  const { topic, group, instance = DEFAULT_INSTANCE, schema, ...options } = config;
   const topics = Array.isArray(topic) ? (topic as readonly AnyTopic[]) : [topic as AnyTopic];
-  return { topics: topics.map(topicName), group, instance, options };
+  return { topics: topics.map(toTopic), group, instance, schema, options };
 }
 
 /** What is no topic stays as it is, for the explorer to report. */
-function topicName(topic: AnyTopic): string {
-  return typeof topic === 'object' && topic !== null ? topic.name : topic;
+function toTopic(topic: AnyTopic): SubscribedTopic {
+  if (typeof topic !== 'object' || topic === null) return { name: topic, schema: undefined, partitions: undefined };
+  const { name, schema, partitions } = topic;
+  return { name, schema, partitions };
 }
 
 /** A handler that could never be found would be a consumer that silently does not consume. */

@@ -8,10 +8,12 @@ import {
   type PipeTransform,
 } from '@nestjs/common';
 import { defer, isObservable, lastValueFrom, mergeMap, of, type Observable } from 'rxjs';
+import { MqValidationError } from '../core/errors.js';
 import type { StreamContext } from '../core/handler.js';
+import { validateBy, type StandardSchema } from '../core/standard-schema.js';
 
-/** The part of the pipeline that decided; `scope` makes what is made for each message. */
-export type PipelineStage = 'scope' | 'guard' | 'pipe' | 'interceptor' | 'handler';
+/** The part of the pipeline that decided; `scope` makes what is made for each message, and `schema` is one that threw. */
+export type PipelineStage = 'scope' | 'guard' | 'schema' | 'pipe' | 'interceptor' | 'handler';
 
 /** How a message went through, by the stage that decides and not by what enhancers made of it afterwards. */
 export type PipelineResult =
@@ -40,6 +42,7 @@ export interface PipelineParts {
   readonly hostOf: (args: readonly unknown[]) => ExecutionContext;
   readonly guards: readonly CanActivate[];
   readonly interceptors: readonly NestInterceptor[];
+  readonly schema?: StandardSchema | undefined;
   readonly params: readonly HandlerParam[];
   /** Shows an error to the exception filters; never rejects, and what they make of it changes nothing. */
   readonly showError: (error: unknown, host: ExecutionContext) => Promise<void>;
@@ -47,7 +50,8 @@ export interface PipelineParts {
 
 /** Guards, interceptors, pipes, handler and filters in Nest's order. The pipeline never rejects. */
 export function makePipeline(parts: PipelineParts): StreamPipeline {
-  const isBare = parts.guards.length === 0 && parts.interceptors.length === 0 && parts.params.length === 0;
+  const { guards, interceptors, params, schema } = parts;
+  const isBare = guards.length === 0 && interceptors.length === 0 && params.length === 0 && schema === undefined;
   return isBare ? barePipeline(parts) : fullPipeline(parts);
 }
 
@@ -109,12 +113,20 @@ async function deniedBy(parts: PipelineParts, host: ExecutionContext): Promise<{
 }
 
 async function runHandler(
-  { params, call }: PipelineParts,
+  { params, call, schema }: PipelineParts,
   host: ExecutionContext,
-  payload: unknown,
+  received: unknown,
   ctx: StreamContext,
   report: (result: PipelineResult) => void,
 ): Promise<unknown> {
+  let payload = received;
+  try {
+    if (schema !== undefined) payload = await validateBy(schema, received);
+  } catch (error) {
+    // A schema that throws has not judged the payload.
+    report({ stage: error instanceof MqValidationError ? 'pipe' : 'schema', error });
+    throw error;
+  }
   const args: unknown[] = [payload, ctx];
   try {
     for (const param of params) {

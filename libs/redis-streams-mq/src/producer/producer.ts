@@ -5,12 +5,14 @@ import type { Keys } from '../core/keys.js';
 import { assertTopicName } from '../core/names.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import { createPartitioner } from '../core/partitioner.js';
+import type { AnyTypedTopic, TopicInput } from '../core/topic.js';
 import type { Connection } from '../redis/connection.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import type { StoredResult } from './lane-wire.js';
 import type { LaneItem } from './lane.js';
 import { prepareMessage, type OutgoingMessage, type PreparedMessage, type SendOptions } from './outgoing-message.js';
 import { TopicSender } from './topic-sender.js';
+import { TopicGate } from './topic-gate.js';
 
 /** Where a message went. */
 export interface SendResult {
@@ -42,6 +44,8 @@ export interface ProducerDeps {
   readonly options: ResolvedMqOptions;
 }
 
+type Messages<T> = Iterable<T> | AsyncIterable<T>;
+
 /** The most messages of a batch that wait for their answer at one time; the rest is not yet encoded. */
 const BATCH_WINDOW = 2_000;
 
@@ -51,9 +55,11 @@ const BATCH_WINDOW = 2_000;
  *
  * @example
  * await producer.send('orders', { id: 7 }, { key: 'customer-1' });
+ * await producer.send(orders, { id: 7 }); // const orders = defineTopic<Order>('orders')
  */
 export class MqProducer {
   private readonly senders = new Map<string, TopicSender>();
+  private readonly gate = new TopicGate();
   private readonly defaultPartitioner = createPartitioner();
   private pending = 0;
   private closed = false;
@@ -64,19 +70,33 @@ export class MqProducer {
    * Stores one message. Messages to one partition are stored in the order of the calls.
    * @throws MqInvalidNameError, MqInvalidMessageError (refused here, nothing sent), MqSendError (see its codes)
    */
-  async send(topic: string, payload: unknown, options: SendOptions = {}): Promise<SendResult> {
-    return this.dispatch(topic, this.prepare(topic, payload, options));
+  send<Topic extends AnyTypedTopic>(
+    topic: Topic,
+    payload: TopicInput<Topic>,
+    options?: SendOptions,
+  ): Promise<SendResult>;
+  send(topic: string, payload: unknown, options?: SendOptions): Promise<SendResult>;
+  async send(topic: string | AnyTypedTopic, payload: unknown, options: SendOptions = {}): Promise<SendResult> {
+    if (!isTyped(topic)) return this.dispatch(topic, this.prepare(topic, payload, options));
+    const { name, partitions } = topic;
+    const passed = this.gate.pass(topic, payload, options);
+    return this.dispatch(name, this.prepare(name, payload, passed), partitions);
   }
 
   /**
    * Stores many messages and reports on each; it rejects only if the topic's name is invalid. A message that is refused
    * does not keep the others from being sent. Takes any iterable; a bounded number is in memory at a time.
    */
+  sendBatch<Topic extends AnyTypedTopic>(
+    topic: Topic,
+    messages: Messages<OutgoingMessage<TopicInput<Topic>>>,
+  ): Promise<SendBatchResult>;
+  sendBatch(topic: string, messages: Messages<OutgoingMessage>): Promise<SendBatchResult>;
   async sendBatch(
-    topic: string,
-    messages: Iterable<OutgoingMessage> | AsyncIterable<OutgoingMessage>,
+    topic: string | AnyTypedTopic,
+    messages: Messages<OutgoingMessage<unknown>>,
   ): Promise<SendBatchResult> {
-    assertTopicName(topic);
+    assertTopicName(isTyped(topic) ? topic.name : topic);
     const results: BatchItemResult[] = [];
     const windowSize = Math.min(BATCH_WINDOW, this.deps.options.sendBufferLimit);
     let window: Promise<void>[] = [];
@@ -117,10 +137,10 @@ export class MqProducer {
     for (const sender of this.senders.values()) sender.close();
   }
 
-  private async sendOne(topic: string, message: OutgoingMessage): Promise<BatchItemResult> {
+  private async sendOne(topic: string | AnyTypedTopic, message: OutgoingMessage): Promise<BatchItemResult> {
     try {
       const { payload, ...options } = message;
-      return { status: 'sent', ...(await this.send(topic, payload, options)) };
+      return { status: 'sent', ...(await this.send(topic as string, payload, options)) };
     } catch (error) {
       return {
         status: 'failed',
@@ -134,7 +154,7 @@ export class MqProducer {
     return prepareMessage(topic, payload, options, this.deps.options);
   }
 
-  private dispatch(topic: string, message: PreparedMessage): Promise<SendResult> {
+  private dispatch(topic: string, message: PreparedMessage, partitions?: number): Promise<SendResult> {
     const { eventId } = message;
     const { options, clock } = this.deps;
     if (!options.enabled) throw new MqSendError('MQ_DISABLED', 'the queue is disabled by `enabled: false`', eventId);
@@ -166,11 +186,12 @@ export class MqProducer {
           reject(error);
         },
       };
-      this.sender(topic).push(item);
+      this.sender(topic, partitions).push(item);
     });
   }
 
-  private sender(topic: string): TopicSender {
+  /** `partitions`: of a topic that is defined so and does not exist; the first sender of a topic decides. */
+  private sender(topic: string, partitions: number | undefined): TopicSender {
     let sender = this.senders.get(topic);
     if (sender === undefined) {
       const { connection, keys, topics, clock, events, options } = this.deps;
@@ -186,11 +207,16 @@ export class MqProducer {
         defaultPartitioner: this.defaultPartitioner,
         partitioner: options.partitioner,
         autoCreateTopics: options.autoCreateTopics,
-        defaultPartitionCount: options.defaultPartitionCount,
+        defaultPartitionCount: partitions ?? options.defaultPartitionCount,
         metaMaxAgeMs: options.rebalanceIntervalMs,
       });
       this.senders.set(topic, sender);
     }
     return sender;
   }
+}
+
+/** What is no topic at all is refused as a name. */
+function isTyped(topic: string | AnyTypedTopic): topic is AnyTypedTopic {
+  return typeof topic === 'object' && topic !== null;
 }
