@@ -2,10 +2,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { inspect } from 'node:util';
 import type { MqModuleExtras, StreamHandlerExtras } from 'nestjs-redis-streams-mq';
-import ts from 'typescript';
 import { kebabName } from '../../libs/redis-streams-mq/src/core/kebab-options.js';
 import { mqOptionRules } from '../../libs/redis-streams-mq/src/core/resolve-options.js';
 import { jsonSerializer } from '../../libs/redis-streams-mq/src/core/serializer.js';
+import { diagnosticsOf } from '../support/doc-samples.js';
 
 const root = join(__dirname, '../..');
 const libraryFolder = 'libs/redis-streams-mq';
@@ -128,34 +128,6 @@ declare function load(yaml: string): unknown;
 function samplesOf(markdown: string): string[] {
   const samples = [...markdown.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => code);
   return samples.map((code) => (code.startsWith('import ') ? code : `${sampleContext}${code}\nexport {};\n`));
-}
-
-/** What the compiler says of these modules under the options of the repository, with the library's source. */
-function diagnosticsOf(modules: readonly string[]): string[] {
-  const config = ts.readConfigFile(join(root, 'tsconfig.json'), (path) => ts.sys.readFile(path));
-  const { options } = ts.parseJsonConfigFileContent({ ...config.config, include: [], files: ['x.ts'] }, ts.sys, root);
-  const files = new Map(modules.map((text, i) => [join(root, `test/e2e/readme-sample-${i + 1}.ts`), text]));
-  const disk = ts.createCompilerHost(options);
-  const host: ts.CompilerHost = {
-    ...disk,
-    fileExists: (path) => files.has(path) || disk.fileExists(path),
-    readFile: (path) => files.get(path) ?? disk.readFile(path),
-    getSourceFile: (path, target, ...rest) => {
-      const text = files.get(path);
-      return text === undefined ? disk.getSourceFile(path, target, ...rest) : ts.createSourceFile(path, text, target);
-    },
-  };
-  const program = ts.createProgram([...files.keys()], options, host);
-  const diagnostics = [...files.keys()].flatMap((path) => {
-    const file = program.getSourceFile(path);
-    return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)];
-  });
-  const format = {
-    getCanonicalFileName: (path: string) => path,
-    getCurrentDirectory: () => root,
-    getNewLine: () => '\n',
-  };
-  return [...program.getOptionsDiagnostics(), ...diagnostics].map((each) => ts.formatDiagnostic(each, format));
 }
 
 describe('the samples', () => {
