@@ -1,5 +1,5 @@
-// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo`, `torture`, `bench` and
-// `package`.
+// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo`, `outage`, `torture`, `bench`
+// and `package`.
 import './setup.mjs';
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -10,7 +10,7 @@ import { ensureRedis, hasDocker, howToGetRedis, installServer } from './redis.mj
 const root = join(import.meta.dirname, '..');
 const installed = (file) => join(root, 'node_modules', file);
 
-const jobs = { jest, demo, torture, bench, package: testPackage };
+const jobs = { jest, demo, outage, torture, bench, package: testPackage };
 const [what = '', ...args] = process.argv.slice(2);
 const [job, detail] = what.split(':');
 
@@ -60,6 +60,15 @@ async function torture(tortureArgs) {
   if (!server) throw new Error(howToGetRedis());
   const flags = ['--conditions=@redis-streams-mq/source', '--import', '@swc-node/register/esm-register'];
   return run(join(root, 'test/torture/main.ts'), tortureArgs, { MQ_REDIS_SERVER: server }, flags);
+}
+
+/** The demo with a Redis of its own that stands still in the middle; says what the probes and metrics said meanwhile. */
+async function outage(outageArgs) {
+  const server = findServer() ?? (installServer() ? findServer() : undefined);
+  if (!server) throw new Error(howToGetRedis());
+  const built = await run(installed('typescript/bin/tsc'), ['-b', join(root, 'tsconfig.build.json')]);
+  if (built !== 0) return built;
+  return run(join(root, 'scripts/outage.mjs'), outageArgs, { MQ_REDIS_SERVER: server });
 }
 
 /** Builds the library and the bench; each of its runs starts servers of its own. */

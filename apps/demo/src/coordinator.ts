@@ -43,6 +43,7 @@ export async function runDemo(scenario: Scenario, options: DemoOptions, interrup
   );
   try {
     const [url, consumerUrls] = await Promise.all([listen(app, options.port), consumers.ready()]);
+    console.log(`Serving /health and /metrics: ${[url, ...consumerUrls].join(' ')}\n`);
     const run = new DemoRun({
       scenario,
       calls,

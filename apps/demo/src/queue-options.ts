@@ -11,6 +11,10 @@ export function queueOptions(runId: string) {
     // Short, so that the demo takes seconds. The defaults are 1 s, doubled up to 60 s.
     retryBaseBackoffMs: 50,
     retryMaxBackoffMs: 200,
+    // Long, so that an outage of Redis which somebody makes meanwhile fails no send. The default is 10 s.
+    sendTimeoutMs: 60_000,
+    // Short, so that the figures of a run of seconds are fresh. The default is 15 s.
+    metricsIntervalSec: 1,
   };
 }
 

@@ -34,6 +34,7 @@ const NAMES_TOGETHER = 500;
 /** Pauses are that many times as long as the step before: reading takes a fifth of the server's time at most. */
 const REST = 4;
 const MIN_REST_MS = 5;
+const MAX_REST_MS = 250;
 /** Pages of dead letters counted in one sample; a page is bounded by the script. */
 const TALLY_PAGES = 50;
 const TALLY_LIMIT = 1_000;
@@ -166,7 +167,8 @@ class Pace {
     if (!this.goesOn()) throw new Interrupted();
     const before = clock.monotonic();
     const result = await connection.withTimeout(work(), timeoutMs);
-    await pause(clock, Math.max(MIN_REST_MS, REST * (clock.monotonic() - before)), this.signal);
+    const rest = REST * (clock.monotonic() - before);
+    await pause(clock, Math.min(MAX_REST_MS, Math.max(MIN_REST_MS, rest)), this.signal);
     return result;
   }
 

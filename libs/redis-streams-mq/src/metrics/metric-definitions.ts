@@ -133,6 +133,11 @@ export const counterDefinitions = {
     help: 'Entries that retention removed, by rule: length, age, or hard-bound, which loses messages',
     labels: ['topic', 'partition', 'reason', 'stream'],
   },
+  retentionPinned: {
+    name: 'redis_streaming_mq_retention_pinned_total',
+    help: 'Turns of retention in which this group kept messages beyond the bounds, by not having settled them; no group: none has come yet',
+    labels: ['topic', 'partition', 'group'],
+  },
   replaySuccess: {
     name: 'redis_streaming_dlq_replay_success_total',
     help: 'Dead letters put back into the retry bucket of their group',

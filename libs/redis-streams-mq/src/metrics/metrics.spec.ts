@@ -106,8 +106,10 @@ describe('MqMetrics, events', () => {
         ['trimmed', { ...partition, stream: 'stream', byLength: 5, byAge: 0, byHardBound: 2 }],
         ['trimmed', { ...partition, stream: 'stream', byLength: 1, byAge: 0, byHardBound: 0 }],
         ['trimmed', { ...partition, stream: 'dlq', byLength: 0, byAge: 3, byHardBound: 0 }],
+        ['retentionPinned', { ...owned, length: 200_000 }],
       ],
       [
+        `redis_streaming_mq_retention_pinned_total{${ofGroup}} 1`,
         'redis_streaming_mq_trim_attempts_total{mq="default",partition="3",stream="stream",topic="orders"} 2',
         'redis_streaming_mq_trim_attempts_total{mq="default",partition="3",stream="dlq",topic="orders"} 1',
         'redis_streaming_mq_trim_deleted_total{mq="default",partition="3",reason="length",stream="stream",topic="orders"} 6',

@@ -188,6 +188,8 @@ export class MqMetrics {
   private countTrimmed(): void {
     const attempts = this.counter(counterDefinitions.trimAttempts);
     const deleted = this.counter(counterDefinitions.trimDeleted);
+    const pinned = this.counter(counterDefinitions.retentionPinned);
+    this.on('retentionPinned', (event) => this.ofGroup(pinned, event).inc());
     this.on('trimmed', (event) => {
       const topic = this.topics.of(event.topic);
       const partition = this.partition(event);

@@ -21,7 +21,7 @@ import { checkServer } from '../redis/boot-check.js';
 import { Connections, type CreateClient } from '../redis/connections.js';
 import type { Use } from '../redis/needed-commands.js';
 import { checkPermissions, NOT_ALLOWED } from '../redis/permission-check.js';
-import { connectionFailureText, isConnectionRefusal, replyCode } from '../redis/redis-errors.js';
+import { connectionFailureText, isConnectionError, isConnectionRefusal, replyCode } from '../redis/redis-errors.js';
 import { redisOptionProblems, type RedisOption } from '../redis/redis-option.js';
 import { call } from '../redis/script.js';
 import { probe } from '../redis/scripts/probe.script.js';
@@ -244,6 +244,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     try {
       return { reachable: true, writable: true, topics: await control.run(call(probe, { topics: keys.topics }, {})) };
     } catch (error) {
+      if (isConnectionError(error)) return { reachable: false, writable: false, reason: 'connection lost', topics: 0 };
       const reason = replyCode(error);
       if (reason === '') throw error;
       return { reachable: true, writable: false, reason, topics: 0 };
