@@ -114,9 +114,13 @@ export class MqProducer {
     return { results, sent, failed: results.length - sent };
   }
 
-  /** What is known of the topic is out of date: looks at it now, if anything was sent to it. */
+  /** What is known of the topic is out of date: looks at it now. */
   topicChanged(topic: string): void {
-    this.senders.get(topic)?.refresh();
+    const { topics } = this.deps;
+    const sender = this.senders.get(topic);
+    if (sender !== undefined) sender.refresh();
+    // Or the first send would find the old one.
+    else if (topics.cached(topic) !== undefined) topics.refresh(topic).catch(() => topics.forget(topic));
   }
 
   /** Messages that wait for Redis' answer. */

@@ -25,6 +25,8 @@ export class TopicSender {
   private timer: Timer | undefined;
   private timerAt = Infinity;
   private metaReadAt = 0;
+  /** The topic has changed while its meta was being read. */
+  private isStale = false;
   private closed = false;
 
   constructor(private readonly deps: TopicSenderDeps) {}
@@ -63,7 +65,8 @@ export class TopicSender {
 
   /** Beside the sends, so that a raised partition count or a deletion is noticed without a send waiting for it. */
   refresh(): void {
-    if (this.meta === null) return;
+    this.isStale = this.meta === null;
+    if (this.isStale) return;
     this.metaReadAt = this.deps.clock.monotonic();
     // The sends themselves will meet the same fault and report it.
     this.look().catch(() => undefined);
@@ -167,6 +170,7 @@ export class TopicSender {
     }
     this.loading = false;
     if (this.meta === null) return;
+    if (this.isStale) this.refresh();
     for (const item of this.waiting.splice(0)) this.place(item, this.meta);
   }
 
