@@ -38,6 +38,9 @@ async function main(args: readonly string[]): Promise<number> {
   return options.assert ? assertRatios(results, options) : 0;
 }
 
+// What was started goes with this process, whose `exit` listeners a signal alone would skip.
+process.on('SIGTERM', () => process.exit(143)).on('SIGINT', () => process.exit(130));
+
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {

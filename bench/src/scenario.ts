@@ -9,6 +9,8 @@ export interface Entry {
   /** Less than 1 for those so slow that the same number of messages would take too long. */
   readonly share?: number;
   readonly settings?: Readonly<Record<string, unknown>>;
+  /** What the scenario does differently for it. */
+  readonly variant?: string;
   /** Left out of quick runs. */
   readonly fullOnly?: boolean;
 }

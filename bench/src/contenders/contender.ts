@@ -11,14 +11,16 @@ export interface Topic {
   readonly groups: number;
 }
 
-/** Gets each message; throwing fails it. */
-export type Handle = (payload: Payload, attempt: number) => void;
+/** Gets each message; throwing fails it. What it returns is waited for by ours alone. */
+export type Handle = (payload: Payload, attempt: number) => unknown;
 
 export interface ConsumeOptions {
   /** The pause before a failed message comes again, in ms. */
   readonly retryDelayMs?: number;
   /** How often a message is tried, the first time included; 1 makes each failure a dead letter. */
   readonly maxAttempts?: number;
+  /** One pipe and one interceptor around the handler, where the contender has such. */
+  readonly enhanced?: boolean;
 }
 
 export interface Producer {

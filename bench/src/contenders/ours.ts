@@ -1,5 +1,16 @@
 import 'reflect-metadata';
-import { Module, type DynamicModule, type INestApplicationContext, type Type } from '@nestjs/common';
+import {
+  Module,
+  UseInterceptors,
+  UsePipes,
+  type CallHandler,
+  type DynamicModule,
+  type ExecutionContext,
+  type INestApplicationContext,
+  type NestInterceptor,
+  type PipeTransform,
+  type Type,
+} from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import {
   MqProducer,
@@ -29,13 +40,13 @@ export const makeOurs = (context: ContenderContext): Contender => ({
       close: () => app.close(),
     };
   },
-  async consume(topic, handle, { retryDelayMs, maxAttempts }: ConsumeOptions) {
+  async consume(topic, handle, { retryDelayMs, maxAttempts, enhanced = false }: ConsumeOptions) {
     const options: MqOptions<RedisOption> = {
       ...(retryDelayMs !== undefined && { retryBaseBackoffMs: retryDelayMs, retryMaxBackoffMs: retryDelayMs }),
       ...(maxAttempts !== undefined && { retryMaxAttempts: maxAttempts }),
       ...(context.settings as MqOptions<RedisOption>),
     };
-    const handlers = groupNames(topic).map((group) => handlerFor(topic.name, group, handle));
+    const handlers = groupNames(topic).map((group) => handlerFor(topic.name, group, handle, enhanced));
     const app = await start([moduleFor(context, topic, options)], handlers);
     return { close: () => app.close() };
   },
@@ -54,12 +65,30 @@ export function start(imports: DynamicModule[], providers: Type[]): Promise<INes
   return NestFactory.createApplicationContext(BenchModule, { logger: ['error', 'fatal'], abortOnError: false });
 }
 
-function handlerFor(topic: string, group: string, handle: Handle): Type {
+function handlerFor(topic: string, group: string, handle: Handle, enhanced: boolean): Type {
   class BenchHandler {
     @StreamHandler(topic, group)
-    on(payload: Payload, ctx: StreamContext): void {
-      handle(payload, ctx.attempt);
+    on(payload: Payload, ctx: StreamContext): unknown {
+      return handle(payload, ctx.attempt);
     }
   }
-  return BenchHandler;
+  return enhanced ? withEnhancers(BenchHandler) : BenchHandler;
+}
+
+class PassingPipe implements PipeTransform {
+  transform(value: unknown): unknown {
+    return value;
+  }
+}
+
+class PassingInterceptor implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): ReturnType<CallHandler['handle']> {
+    return next.handle();
+  }
+}
+
+function withEnhancers(handler: Type): Type {
+  UsePipes(new PassingPipe())(handler);
+  UseInterceptors(new PassingInterceptor())(handler);
+  return handler;
 }

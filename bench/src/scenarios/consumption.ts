@@ -1,4 +1,4 @@
-import type { ConsumeOptions, Topic } from '../contenders/contender.js';
+import type { ConsumeOptions, Consumption, Topic } from '../contenders/contender.js';
 import type { Payload } from '../payloads.js';
 import type { Figures, Stopwatch, Trial } from '../scenario.js';
 
@@ -12,14 +12,22 @@ export interface Consumed {
   readonly options?: ConsumeOptions;
   /** Called for each message; one that throws is a failure and is not counted. */
   readonly handle?: (payload: Payload, attempt: number) => void;
+  /** Each message is counted and then fails. */
+  readonly failsAll?: boolean;
+  /** Stops consuming at the end, and not at the end of the round. */
+  readonly closes?: boolean;
 }
 
 /** Consumes a backlog of `count` (in each group) and times it from shortly after the first message to the last. */
-export async function timeConsumption(trial: Trial, { topic, count, options, handle }: Consumed): Promise<Figures> {
+export async function timeConsumption(
+  trial: Trial,
+  { topic, count, options, handle, failsAll = false, closes = false }: Consumed,
+): Promise<Figures> {
   const all = count * topic.groups;
   const skipped = Math.floor(all * SKIPPED_PART);
   let handled = 0;
   let watch: Stopwatch | undefined;
+  let consuming: Promise<Consumption> | undefined;
   let figures: Figures = {};
   const done = new Promise<void>((resolve, reject) => {
     const timer = setTimeout(
@@ -30,13 +38,17 @@ export async function timeConsumption(trial: Trial, { topic, count, options, han
       handle?.(payload, attempt);
       handled++;
       if (handled === skipped + 1) watch = trial.stopwatch();
-      if (handled !== all) return;
-      figures = watch!.stop(all - skipped - 1);
-      clearTimeout(timer);
-      resolve();
+      if (handled === all) {
+        figures = watch!.stop(all - skipped - 1);
+        clearTimeout(timer);
+        resolve();
+      }
+      if (failsAll) throw new Error('fails');
     };
-    trial.consume(topic, onMessage, options).catch(reject);
+    consuming = trial.consume(topic, onMessage, options);
+    consuming.catch(reject);
   });
   await done;
+  if (closes) await (await consuming!).close();
   return figures;
 }

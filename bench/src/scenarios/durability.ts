@@ -1,0 +1,44 @@
+import type { Durability } from '../environment.js';
+import type { Scenario } from '../scenario.js';
+import { timeConsumption } from './consumption.js';
+import { OURS, PEERS, RAW, rateRows } from './rows.js';
+
+const ENTRIES = [OURS, RAW, ...PEERS];
+
+const withDurability = (durability: Durability): Scenario[] => [
+  {
+    name: `send-batch-aof-${durability}`,
+    description: `sendBatch(100), 130 B, append-only file ${durability}.`,
+    server: 'standalone',
+    durability,
+    inQuick: false,
+    rounds: 3,
+    entries: ENTRIES,
+    rows: rateRows(`send-batch-aof-${durability}`, []),
+    async measure(trial) {
+      const producer = await trial.producer(await trial.topic());
+      const messages = trial.messages(trial.count(30_000, 5_000));
+      const watch = trial.stopwatch();
+      for (let at = 0; at < messages.length; at += 100) await producer.sendBatch(messages.slice(at, at + 100));
+      return watch.stop(messages.length);
+    },
+  },
+  {
+    name: `consume-aof-${durability}`,
+    description: `A backlog handled by a handler that does nothing, 130 B, append-only file ${durability}.`,
+    server: 'standalone',
+    durability,
+    inQuick: false,
+    rounds: 3,
+    entries: ENTRIES,
+    rows: rateRows(`consume-aof-${durability}`, []),
+    async measure(trial) {
+      const topic = await trial.topic();
+      const count = trial.count(50_000, 10_000);
+      await trial.fill(topic, trial.messages(count));
+      return timeConsumption(trial, { topic, count });
+    },
+  },
+];
+
+export const durabilityScenarios: readonly Scenario[] = [...withDurability('off'), ...withDurability('always')];

@@ -1,0 +1,62 @@
+import { flatWithin } from '../checks.js';
+import type { Entry, Row, Scenario } from '../scenario.js';
+import { timeConsumption } from './consumption.js';
+import { OURS, RAW, rateRows } from './rows.js';
+
+const oursWith = (name: string, variant: number): Entry => ({ ...OURS, name, variant: String(variant) });
+
+/** Cost is processor time: it does not fall when the machine is busy with something else. */
+const costRows = (name: string): Row[] => [
+  { name, figure: 'cpuUs', unit: 'us/message', better: 'lower', checks: [flatWithin(0.15)] },
+  { name: `${name}.rate`, figure: 'rate', unit: 'messages/s', better: 'higher' },
+];
+
+export const scalingScenarios: readonly Scenario[] = [
+  {
+    name: 'partitions',
+    description: 'Processor time for each message of a backlog over 4, 1, 16, 64 and 256 partitions, one process.',
+    server: 'standalone',
+    inQuick: false,
+    rounds: 3,
+    entries: [4, 1, 16, 64, 256].map((count) => oursWith(`${count} partitions`, count)),
+    rows: costRows('partitions'),
+    async measure(trial) {
+      const topic = await trial.topic({ partitions: Number(trial.entry.variant) });
+      const count = trial.count(100_000, 40_000);
+      await trial.fill(topic, trial.messages(count));
+      return timeConsumption(trial, { topic, count });
+    },
+  },
+  {
+    name: 'backlog',
+    description: 'Processor time for each message of a backlog of 100,000, 10,000 and 1,000,000, 4 partitions.',
+    server: 'standalone',
+    inQuick: false,
+    rounds: 3,
+    warmUps: 0,
+    timeoutMs: 600_000,
+    entries: [oursWith('100 k', 100_000), oursWith('10 k', 10_000), oursWith('1 M', 1_000_000)],
+    rows: costRows('backlog'),
+    async measure(trial) {
+      const topic = await trial.topic();
+      const count = trial.quick ? Number(trial.entry.variant) / 10 : Number(trial.entry.variant);
+      await trial.fill(topic, trial.messages(count));
+      return timeConsumption(trial, { topic, count });
+    },
+  },
+  {
+    name: 'groups-5',
+    description: 'Five groups in one process that each get every message of a backlog; counted are calls of handlers.',
+    server: 'standalone',
+    inQuick: false,
+    rounds: 3,
+    entries: [{ ...OURS, settings: { consumerBatchCount: 100 } }, RAW],
+    rows: rateRows('groups-5', []),
+    async measure(trial) {
+      const topic = await trial.topic({ groups: 5 });
+      const count = trial.count(40_000, 10_000);
+      await trial.fill(topic, trial.messages(count));
+      return timeConsumption(trial, { topic, count });
+    },
+  },
+];
