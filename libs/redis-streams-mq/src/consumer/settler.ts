@@ -1,5 +1,5 @@
 import { pause, type Clock, type Timer } from '../core/clock.js';
-import { describeThrown } from '../core/errors.js';
+import { nameThrown } from '../core/errors.js';
 import type { DeadReason, MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
 import { compareStreamIds } from '../core/stream-id.js';
@@ -61,6 +61,8 @@ export interface SettlerDeps {
 }
 
 const ERROR_TEXT_LENGTH = 500;
+/** A script that moves many holds up Redis. */
+const MOVES_AT_ONCE = 100;
 /** After a lost connection: as soon as there is another. */
 const RESEND_MS = 100;
 const STALLED_MS = 1_000;
@@ -69,7 +71,7 @@ const CUT_LOOK_MS = 10;
 /** What is said of an error in Redis: its message, cut. Never its payload. */
 function errorText(error: unknown): string {
   if (error === undefined) return '';
-  const { name, message } = describeThrown(error);
+  const { name, message } = nameThrown(error);
   const text = `${name}: ${message}`;
   return text.length > ERROR_TEXT_LENGTH ? `${text.slice(0, ERROR_TEXT_LENGTH)}...` : text;
 }
@@ -83,7 +85,7 @@ export class Settler {
   private moves: (Retry | Dead)[] = [];
   /** What met an error and waits for its next try. */
   private later: (Entry | Retry | Dead)[] = [];
-  private oldestAckAt = Infinity;
+  private oldestAt = Infinity;
   private flushTimer: Timer | undefined;
   private laterTimer: Timer | undefined;
   private readonly backoff = new Backoff({ minMs: 50, maxMs: 5_000 });
@@ -106,33 +108,39 @@ export class Settler {
   ack(entry: Entry): void {
     entry.state = 'settling';
     this.acks[entry.source].push(entry);
-    if (this.oldestAckAt !== Infinity) return;
-    this.oldestAckAt = this.deps.clock.monotonic();
-    this.flushTimer = this.deps.clock.setTimer(() => this.flush(), this.deps.ackFlushMs);
+    this.flushSoon();
   }
 
   retry(entry: Entry, attempts: number, delayMs: number, error: unknown): void {
     entry.state = 'settling';
     this.moves.push({ kind: 'retry', entry, attempts, delayMs, error });
-    this.flush();
+    this.flushSoon();
   }
 
   dead(entry: Entry, attempts: number, reason: DeadReason, error: unknown, metadata: readonly Arg[]): void {
     entry.state = 'settling';
     this.moves.push({ kind: 'dead', entry, attempts, reason, error, metadata });
-    this.flush();
+    this.flushSoon();
+  }
+
+  /** Failures go together as successes do: one script for each would cost several times the handling. */
+  private flushSoon(): void {
+    if (this.moves.length >= MOVES_AT_ONCE) return this.flush();
+    if (this.oldestAt !== Infinity) return;
+    this.oldestAt = this.deps.clock.monotonic();
+    this.flushTimer = this.deps.clock.setTimer(() => this.flush(), this.deps.ackFlushMs);
   }
 
   /** Called before a handler starts: a crash during it may repeat no more than the last milliseconds. */
   flushIfOlderThan(ageMs: number): void {
-    if (this.oldestAckAt !== Infinity && this.deps.clock.monotonic() - this.oldestAckAt >= ageMs) this.flush();
+    if (this.oldestAt !== Infinity && this.deps.clock.monotonic() - this.oldestAt >= ageMs) this.flush();
   }
 
   /** Sends what is collected. Written to the socket before this returns, so that a later command is answered later. */
   flush(): void {
     if (this.held) return;
     this.flushTimer?.cancel();
-    this.oldestAckAt = Infinity;
+    this.oldestAt = Infinity;
     if (this.deps.lease.isEnded || !this.hasQueued) return;
     if (!this.deps.connection.isReady) {
       void this.flushWhenReady();
@@ -223,7 +231,7 @@ export class Settler {
     this.later = [];
     this.unsure.clear();
     this.answersLost = false;
-    this.oldestAckAt = Infinity;
+    this.oldestAt = Infinity;
   }
 
   private get hasQueued(): boolean {

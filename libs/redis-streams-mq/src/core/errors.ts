@@ -126,30 +126,50 @@ export class MqRedisError extends MqError {}
 export class MqAdminError extends MqError {}
 
 /** What can be said of something that was thrown, whatever it is. */
-export interface ThrownDescription {
+export interface ThrownDescription extends ThrownName {
+  readonly stack: string | null;
+}
+
+export interface ThrownName {
   readonly name: string;
   readonly message: string;
-  readonly stack: string | null;
 }
 
 /** Never throws: anything may be thrown, also a revoked proxy or an object whose getters throw. */
 export function describeThrown(thrown: unknown): ThrownDescription {
+  return { ...nameThrown(thrown), stack: stackOf(thrown) };
+}
+
+/** The same without the stack, whose text V8 makes when it is first read: most of what a failure costs. */
+export function nameThrown(thrown: unknown): ThrownName {
   try {
-    if (!(thrown instanceof Error || types.isNativeError(thrown)))
-      return { name: typeof thrown, message: plainText(thrown), stack: null };
-    const { name, message, stack } = thrown as { name: unknown; message: unknown; stack?: unknown };
+    if (!isErrorLike(thrown)) return { name: typeof thrown, message: plainText(thrown) };
+    const { name, message } = thrown as { name: unknown; message: unknown };
     return {
       name: typeof name === 'string' ? name : 'Error',
       message: typeof message === 'string' ? message : '',
-      stack: typeof stack === 'string' ? stack : null,
     };
   } catch {
-    return { name: typeof thrown, message: '(the error cannot be read)', stack: null };
+    return { name: typeof thrown, message: '(the error cannot be read)' };
   }
 }
 
 export function thrownText(thrown: unknown): string {
-  return describeThrown(thrown).message;
+  return nameThrown(thrown).message;
+}
+
+function stackOf(thrown: unknown): string | null {
+  try {
+    if (!isErrorLike(thrown)) return null;
+    const { stack } = thrown as { stack?: unknown };
+    return typeof stack === 'string' ? stack : null;
+  } catch {
+    return null;
+  }
+}
+
+function isErrorLike(thrown: unknown): boolean {
+  return thrown instanceof Error || types.isNativeError(thrown);
 }
 
 function plainText(value: unknown): string {

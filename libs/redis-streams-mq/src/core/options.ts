@@ -309,8 +309,8 @@ export interface MqOptions<R = unknown> {
   readonly drainTimeoutMs?: number;
 
   /**
-   * How old a finished but not yet acknowledged message may be before the acknowledgements are sent, in ms. After a
-   * crash these are handled again. 0 sends after every message.
+   * How old a finished message may be before the acknowledgements, and what failed, are sent, in ms. After a crash these
+   * are handled again. 0 sends after every message.
    * @defaultValue 2
    */
   readonly ackFlushMs?: number;
