@@ -5,7 +5,7 @@ import type { TestInstance } from '../support/engine.js';
 import { HandlingRecord } from '../support/handling-record.js';
 import { useMq } from '../support/mq-fixture.js';
 import { describeWithServer } from '../support/redis-server.js';
-import { valueOf } from '../support/scrape.js';
+import { samplesOf, valueOf } from '../support/scrape.js';
 import { uniqueName } from '../support/unique-name.js';
 import { waitFor } from '../support/wait-for.js';
 
@@ -105,6 +105,29 @@ describe('what the mover did', () => {
       }
       await waitFor(async () => (await valueOf(registry, 'redis_streaming_mq_mover_age_ms'))! < 1_000);
     });
+  });
+});
+
+describe('a topic that is deleted', () => {
+  const seriesOf = async (registry: Registry): Promise<string[]> =>
+    samplesOf(await registry.metrics())
+      .filter(({ labels }) => labels['topic'] === topic)
+      .map(({ name }) => name);
+
+  it('takes its series along in every instance that knew it', async () => {
+    const [first, second, third] = [new Registry(), new Registry(), new Registry()];
+    const a = await consume(first);
+    await consume(second);
+    const sender = await mq.open(options, { registry: third });
+    for (let n = 0; n < 10; n++) await sender.producer.send(topic, { n });
+    await waitFor(async () => (await seriesOf(first)).length > 0 && (await seriesOf(second)).length > 0);
+    expect(await seriesOf(third)).not.toEqual([]);
+    await a.runtime.admin.deleteTopic(topic);
+    // A process that only sends notices with its next message.
+    await expect(sender.producer.send(topic, { n: 0 })).rejects.toThrow();
+    for (const registry of [first, second, third]) {
+      await waitFor(async () => (await seriesOf(registry)).length === 0, { describe: 'the series to be gone' });
+    }
   });
 });
 

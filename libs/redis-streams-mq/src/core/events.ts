@@ -76,6 +76,8 @@ export interface MqEventMap {
   /** A lost consumer group was made again; `position` is where reading goes on. */
   healed: GroupPartitionRef & { readonly position: string; readonly reason: string };
   topicCreated: { readonly topic: string; readonly partitionCount: number };
+  /** This process has noticed that a topic which it knew was deleted on purpose. */
+  topicDeleted: { readonly topic: string };
   moved: PartitionRef & { readonly group: string | null; readonly moved: number; readonly bad: readonly string[] };
   /** One turn of retention on a partition's stream or on its dead letters: entries removed, by the rule that wanted it. */
   trimmed: PartitionRef & {

@@ -48,6 +48,7 @@ export interface ComposeDeps {
 /** How long after its interval a loop may be quiet: it may wait out an unanswered command and its own back-off. */
 const LOOP_SLACK_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 2_000;
+const FORGET_SLACK_MS = 1_000;
 /** How long a boot waits at most for the first answer of Redis; a refused connection ends the wait at once. */
 const FIRST_LOOK_MS = 1_000;
 
@@ -225,6 +226,11 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
             cluster: () => reporter.readings,
           },
         });
+
+  // What the instance does with a topic ends within a rebalance of noticing; its series would begin anew before.
+  events.on('topicDeleted', ({ topic }) =>
+    clock.setTimer(() => metrics?.forgetTopic(topic), 2 * options.rebalanceIntervalMs + FORGET_SLACK_MS),
+  );
 
   /** @throws MqRedisError `MQ_REDIS_UNREACHABLE` */
   async function reach(): Promise<void> {

@@ -171,6 +171,7 @@ export class LogListener {
   }
 
   private listenToTopics(): void {
+    this.on('topicDeleted', (event) => this.logger.log('a topic was deleted', { ...event }));
     this.on('topicCreated', (event) => this.logger.log('a topic was created', { ...event }));
     this.on('healed', (event) =>
       this.limited(

@@ -163,12 +163,14 @@ export class TopicRegistry {
   }
 
   private async load(topic: string): Promise<TopicMeta | null> {
-    const { connection, keys } = this.deps;
+    const { connection, keys, events } = this.deps;
     const reply = asArray(
       await connection.send('HMGET', keys.topic(topic).meta, 'partitionCount', 'incarnation', 'createdAt', 'deletedAt'),
     );
     const count = asTextOrNull(reply[0]);
-    if (count === null || asTextOrNull(reply[3]) !== null) {
+    const isDeleted = asTextOrNull(reply[3]) !== null;
+    if (count === null || isDeleted) {
+      if (isDeleted && this.cache.has(topic)) events.emit('topicDeleted', { topic });
       this.forget(topic);
       return null;
     }
