@@ -12,6 +12,7 @@ const libraryFolder = 'libs/redis-streams-mq';
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
 const readme = read('README.md');
 const optionsPage = read('docs/options.md');
+const adminPage = read('docs/admin.md');
 
 /** What the pages say of one option. */
 interface Documented {
@@ -113,7 +114,7 @@ const sampleContext = `
 import { readFileSync } from 'node:fs';
 import { Injectable, Module } from '@nestjs/common';
 import {
-  DeadLetter, DeadLetterQueue, InjectMqProducer, MqProducer, type MqQueueOptions, RedisStreamsMqModule, RetryLater,
+  DeadLetter, DeadLetterQueue, InjectMqProducer, type MqAdmin, MqProducer, type MqQueueOptions, RedisStreamsMqModule, RetryLater,
   type StreamContext, StreamHandler,
 } from 'nestjs-redis-streams-mq';
 interface Order { id: number; customer: string; total: number }
@@ -123,6 +124,9 @@ declare class Bank { charge(order: Order, options: { signal: AbortSignal }): Pro
 declare class ConfigModule {}
 declare class ConfigService { getOrThrow<T>(name: string): T }
 declare function load(yaml: string): unknown;
+declare const admin: MqAdmin;
+declare const eventId: string;
+declare function migrateDatabase(): Promise<void>;
 `;
 
 function samplesOf(markdown: string): string[] {
@@ -132,7 +136,7 @@ function samplesOf(markdown: string): string[] {
 
 describe('the samples', () => {
   it('compile, the application of the README on its own', () => {
-    const samples = [...samplesOf(readme), ...samplesOf(optionsPage)];
+    const samples = [...samplesOf(readme), ...samplesOf(optionsPage), ...samplesOf(adminPage)];
     expect(samples[0]).toMatch(/^import .*NestFactory\.create\(AppModule\)/s);
     expect(samples.length).toBeGreaterThan(5);
     expect(diagnosticsOf(samples)).toEqual([]);
@@ -151,7 +155,7 @@ describe('the package', () => {
     expect(read(`${libraryFolder}/LICENSE`)).toBe(read('LICENSE'));
   });
 
-  it.each(['README.md', `${libraryFolder}/README.md`, 'docs/options.md', 'CHANGELOG.md'])(
+  it.each(['README.md', `${libraryFolder}/README.md`, 'docs/options.md', 'docs/admin.md', 'CHANGELOG.md'])(
     'has no link in %s that leads nowhere',
     (page) => {
       const text = read(page);

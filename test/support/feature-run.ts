@@ -63,7 +63,20 @@ export async function expectAllFeatures(options: MqOptions): Promise<{ topic: st
     const { items } = await admin.listTopics({ limit: 1_000 });
     expect(items.map((item) => item.topic)).toEqual(expect.arrayContaining([topic, empty]));
     expect(await admin.topicExists(empty)).toBe(true);
-    expect(await admin.describeTopic(topic)).toMatchObject({ topic });
+    const described = await admin.describeTopic(topic);
+    expect(described).toMatchObject({ topic, groups: [group] });
+    expect(described.partitions.map(({ bytes }) => typeof bytes)).toEqual(Array(PARTITIONS).fill('number'));
+    expect((await admin.listGroups({ topic })).items).toMatchObject([{ group, topic, partitions: PARTITIONS }]);
+    await waitFor(async () => {
+      const { state, lag } = await admin.describeGroup(group, { topic });
+      return state === 'active' && lag.messages === 0;
+    });
+    expect((await admin.listPending(topic, group, { minIdleMs: 1, messages: true })).items).toEqual([]);
+    const [newest] = await admin.newest(topic, 1);
+    const { partition, eventId } = newest!;
+    expect(await admin.getMessage(topic, partition, newest!.id)).toEqual(newest);
+    expect((await admin.getMessages(topic, partition, { order: 'newest-first', limit: 1 })).items).toEqual([newest]);
+    expect((await admin.findByEventId(topic, eventId!)).message).toEqual(newest);
     await waitFor(async () => (await health.readiness()).redisStreamsMq!.status === 'up');
     expect((await health.liveness()).redisStreamsMq!.status).toBe('up');
     expect(await registry.metrics()).toMatch(/redis_streaming_mq_\w+\{[^}]*\} [1-9]/);
