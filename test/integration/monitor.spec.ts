@@ -24,6 +24,12 @@ const TABLE = [
   String.raw`streaming:mq:topic:\{${GROUP}\}:(meta|partitions)`,
   String.raw`streaming:mq:members:\{${GROUP}\}(:info)?`,
   `streaming:mq:wake:[^:]+:${GROUP}`,
+  `stream:topic:${TAG}:dlq:retry:${GROUP}`,
+  `streaming:mq:dlq:(lease|epoch|retry|crash|paused):${TAG}:${GROUP}`,
+  `streaming:mq:dlq:retry:${TAG}:${GROUP}:items`,
+  `streaming:mq:dlq:(commit|activity|paused|delayed):${TAG}`,
+  String.raw`streaming:mq:dlq:members:\{${GROUP}\}(:info)?`,
+  `streaming:mq:dlq:wake:[^:]+:${GROUP}`,
   'streaming:mq:(topics|reporter)',
   'streaming:mq:announcements',
 ].map((pattern) => new RegExp(`^${pattern}$`));
@@ -86,6 +92,14 @@ describe('what Redis is asked to do', () => {
           { topic: 'orders', group: 'billing', handle },
           { topic: 'orders', group: 'mail', handle },
           { topic: 'returns', group: 'billing', handle },
+          {
+            topic: 'orders',
+            group: 'letters',
+            deadLetters: { ofGroup: null, deleteOnSuccess: false, maxReplays: 0 },
+            handle: ({ context }) => {
+              if (context.attempt === 1) throw new Error('once');
+            },
+          },
         );
       }
       for (const topic of ['orders', 'returns']) {

@@ -1,3 +1,4 @@
+import type { DeadLetterSubscription } from '../../libs/redis-streams-mq/src/core/handler.js';
 import type { StreamHandlerOptions } from '../../libs/redis-streams-mq/src/core/handler-options.js';
 import type { MqEventName } from '../../libs/redis-streams-mq/src/core/events.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
@@ -21,7 +22,13 @@ export interface ChildSetup {
   /** Names the child in the record. */
   name: string;
   options: MqOptions;
-  handlers: { topic: string; group: string; behaviour?: ChildBehaviour; options?: StreamHandlerOptions }[];
+  handlers: {
+    topic: string;
+    group: string;
+    behaviour?: ChildBehaviour;
+    options?: StreamHandlerOptions;
+    deadLetters?: DeadLetterSubscription;
+  }[];
   /** By how much this process' wall clock is wrong, in milliseconds. */
   clockSkewMs?: number;
 }

@@ -21,6 +21,8 @@ export interface TestHandler {
   group: string;
   handle: Handle;
   options?: StreamHandlerOptions;
+  /** It handles the dead letters of the topic. */
+  deadLetters?: HandlerDefinition['deadLetters'];
 }
 
 const silent = { log: () => undefined, warn: () => undefined, error: () => undefined, debug: () => undefined };
@@ -54,7 +56,7 @@ export class TestInstance {
     await this.runtime.close();
   }
 
-  private define({ topic, group, handle, options }: TestHandler): HandlerDefinition {
+  private define({ topic, group, handle, options, deadLetters }: TestHandler): HandlerDefinition {
     const { resolved, problems } = resolveHandlerOptions(options, this.runtime.options, `${topic}/${group}`);
     if (problems.length > 0) throw new Error(problems.join('\n'));
     return {
@@ -63,6 +65,7 @@ export class TestInstance {
       name: `Test.${topic}.${group}`,
       options: resolved,
       invoke: (message) => run(handle, message),
+      ...(deadLetters && { deadLetters }),
     };
   }
 }

@@ -10,6 +10,8 @@ import { uniqueName } from './unique-name.js';
 export interface RedisKind {
   readonly client: Redis | Cluster;
   readonly keys: Keys;
+  /** What an instance in another process needs to find this one. */
+  readonly options: MqOptions;
   open(options?: MqOptions): Promise<TestInstance>;
 }
 
@@ -49,6 +51,9 @@ function useKind(kind: 'single' | 'cluster'): RedisKind {
     },
     get keys() {
       return new Keys(prefixes.keyPrefix, prefixes.streamKeyPrefix);
+    },
+    get options() {
+      return { redis, failFast: true, ...prefixes };
     },
     async open(options = {}) {
       const instance = await TestInstance.open({ redis, failFast: true, ...prefixes, ...options });

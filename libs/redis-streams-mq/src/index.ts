@@ -23,10 +23,12 @@ export type { StreamHandlerConfig, StreamHandlerExtras } from './nest/stream-han
 export { defineTopic } from './core/topic.js';
 export type { TopicDefinition, TopicInput, TopicOutput, TypedTopic } from './core/topic.js';
 export type { StandardResult, StandardSchema } from './core/standard-schema.js';
+export { DeadLetterHandler } from './nest/dead-letter-handler.decorator.js';
+export type { DeadLetterHandlerExtras } from './nest/dead-letter-handler.decorator.js';
 export { EventId, MessageHeaders, MessageKey, Payload, StreamCtx } from './nest/payload.decorators.js';
 export { isStreamContext, STREAM_CONTEXT_TYPE, StreamExecutionContext, streamContextOf } from './nest/stream-host.js';
 
-export type { StreamContext } from './core/handler.js';
+export type { DeadLetterContext, StreamContext } from './core/handler.js';
 export type { RateLimit, RetryBackoff, RetryIf } from './core/handler.js';
 export type { HandlerBackoff, HandlerRetry } from './core/handler-retry-options.js';
 export type { StreamHandlerOptions } from './core/handler-options.js';
@@ -79,12 +81,13 @@ export type {
   DeadLetterTopicPage,
 } from './dlq/dead-letter-queue.js';
 export type { DeadLetterCounts, DeadLetterGroupCount } from './dlq/dead-letter-counts.js';
-export type { DeadLetterEdit } from './dlq/dead-letter-edit.js';
 export type { DeadLetterFilter } from './dlq/dead-letter-filter.js';
 export type { ReplayOptions, ReplayRefusal, ReplayReport } from './dlq/dead-letter-replay.js';
+export type { ImportReport } from './dlq/dead-letter-transfer.js';
 export type { BulkOptions } from './dlq/pace.js';
 export type {
   DeadLetter as DeadLetterRecord,
+  DeadLetterEdit,
   DeadLetterError,
   EarlierDeath,
   FailedAttempt,

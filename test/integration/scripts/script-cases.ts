@@ -1,5 +1,7 @@
 import { call, callMulti, type ScriptCall } from '../../../libs/redis-streams-mq/src/redis/script.js';
 import { dlqCount, dlqPage } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import { dlqImport } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-import.script.js';
+import { dlqTakeOut } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-take-out.script.js';
 import { dlqTally } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-tally.script.js';
 import {
   acquire,
@@ -464,6 +466,28 @@ export const scriptCases: readonly ScriptCase[] = [
       looked: 2,
       isEnd: true,
     }),
+    inFullRedis: 'goes on',
+  }),
+  using(dlqImport, {
+    arrange: async (place) => {
+      const [id] = await place.pending(1);
+      return [await place.dead(id!)];
+    },
+    call: ({ keys }, [id]) =>
+      call(dlqImport, keys, { keepMs: 60_000 }, [
+        ...['1-1', '0'.repeat(40), 2, 'group', 'g'],
+        ...[id!, '0'.repeat(40), 4, 'group', 'g', 'reason', 'exhausted'],
+      ]),
+    reply: () => ['imported', 'imported'],
+    inFullRedis: 'is refused',
+  }),
+  using(dlqTakeOut, {
+    arrange: async (place) => {
+      const [id] = await place.pending(1);
+      return [await place.dead(id!)];
+    },
+    call: ({ keys, token }, [id]) => call(dlqTakeOut, keys, { token, id: id! }),
+    reply: () => ({ status: 'deleted' }),
     inFullRedis: 'goes on',
   }),
   using(dlqTally, {

@@ -1,6 +1,7 @@
 import { pause, within, type Clock } from '../core/clock.js';
 import type { GroupPartitionRef, MqEvents } from '../core/events.js';
 import type { HandlerDefinition } from '../core/handler.js';
+import type { LetterAccess } from './letter-desk.js';
 import type { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import type { Announcements } from '../redis/announcements.js';
@@ -34,6 +35,7 @@ export interface ConsumerDeps {
   /** The mover, which the owner of a partition runs. */
   readonly retries: RetrySchedule & Loop & { readonly lastSuccessAgoMs: number };
   readonly retention: PartitionLoop & Loop & { readonly intervalMs: number };
+  readonly letters: LetterAccess;
 }
 
 export interface ConsumerLoop {
@@ -98,9 +100,10 @@ export class MqConsumer {
     return this.groups.reduce((sum, group) => sum + group.owned, 0);
   }
 
-  /** Every partition owned, with its group. */
+  /** Every partition owned, with its group; not those whose dead letters alone are handled. */
   get ownedPartitions(): readonly GroupPartitionRef[] {
-    return this.groups.flatMap((group) =>
+    const ofMessages = this.groups.filter((group) => !group.consumesLetters);
+    return ofMessages.flatMap((group) =>
       [...group.consumers].map(({ lease: { terms } }) => ({
         topic: terms.topic,
         partition: terms.partition,
@@ -163,17 +166,29 @@ export class MqConsumer {
       if (options.rateLimit !== undefined)
         rateLimiters.set(options, new RateLimiter(options.rateLimit, this.deps.clock));
     }
+    // A group of the dead letters has nothing in common with one of the same name that handles messages.
+    const kindOf = (handler: HandlerDefinition): string =>
+      `${handler.deadLetters === undefined ? '' : 'dlq:'}${handler.group}`;
     const byGroup = new Map<string, Map<string, HandlerDefinition>>();
     for (const handler of handlers) {
-      const topics = byGroup.get(handler.group) ?? new Map<string, HandlerDefinition>();
-      byGroup.set(handler.group, topics.set(handler.topic, handler));
+      const topics = byGroup.get(kindOf(handler)) ?? new Map<string, HandlerDefinition>();
+      byGroup.set(kindOf(handler), topics.set(handler.topic, handler));
     }
     const { keeper, inFlight, serverClock } = this;
+    const { keys, retention, letters, events } = this.deps;
+    const ofLetters = {
+      keys: keys.ofDeadLetters(),
+      // The owners of the partitions themselves keep their dead letters within bounds.
+      retention: { add: () => undefined, remove: () => undefined },
+      // A letter that is replayed or deleted by someone else is no loss.
+      events: events.without('payloadMissing'),
+    };
     this.groups = [...byGroup].map(
-      ([group, topics]) =>
+      ([kind, topics]) =>
         new GroupConsumer({
           ...this.deps,
-          group,
+          ...(kind.startsWith('dlq:') ? { ...ofLetters, letters } : { retention, letters: undefined }),
+          group: [...topics.values()][0]!.group,
           handlers: topics,
           keeper,
           slots,

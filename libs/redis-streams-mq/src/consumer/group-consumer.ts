@@ -10,6 +10,7 @@ import type { Connections } from '../redis/connections.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
 import { dropConsumer } from '../redis/scripts/pending.script.js';
+import { partitionCreate } from '../redis/scripts/topic-create.script.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { startPosition } from './group-position.js';
 import type { RateLimiter } from './rate-limiter.js';
@@ -19,6 +20,7 @@ import type { InFlight } from './in-flight.js';
 import { LeaseClient } from './lease-client.js';
 import type { Lease, LeaseTerms } from './lease.js';
 import type { LeaseKeeper } from './lease-keeper.js';
+import { LetterDesk, type LetterAccess } from './letter-desk.js';
 import { Membership } from './membership.js';
 import { Ownership, type Consumption } from './ownership.js';
 import { PartitionConsumer } from './partition-consumer.js';
@@ -60,6 +62,8 @@ export interface GroupConsumerDeps {
   readonly serverClock: ServerClock;
   readonly retries: RetrySchedule;
   readonly retention: PartitionLoop;
+  /** Of a group that consumes dead letters; its keys are those of such groups. */
+  readonly letters: LetterAccess | undefined;
   /** Connections that may block in Cluster, where each partition wants one; bounded for the instance. */
   readonly blockingReaders: Slots;
 }
@@ -85,6 +89,7 @@ export class GroupConsumer {
     const self: Member = { id: instance, cap: options.maxLeasedPartitionsPerConsumer, subscriptions };
     this.ownership = new Ownership({
       ...deps,
+      announcedAs: this.nameAmongAll,
       connection: connections.control,
       leases: new LeaseClient({
         group,
@@ -115,6 +120,15 @@ export class GroupConsumer {
 
   get group(): string {
     return this.deps.group;
+  }
+
+  /** A group of dead letters may be called as one that handles messages is. */
+  private get nameAmongAll(): string {
+    return this.deps.letters === undefined ? this.deps.group : `dlq:${this.deps.group}`;
+  }
+
+  get consumesLetters(): boolean {
+    return this.deps.letters !== undefined;
   }
 
   get owned(): number {
@@ -171,20 +185,28 @@ export class GroupConsumer {
     const handler = deps.handlers.get(topic)!;
     const { connections, keys, options } = deps;
     const { serializer, ackFlushMs, claimBatchSize } = options;
+    const { letters } = deps;
+    const subscription = handler.deadLetters;
+    const connection = connections.command;
+    const desk =
+      letters === undefined || subscription === undefined
+        ? undefined
+        : new LetterDesk({ ...deps, letters, subscription, lease, connection });
     const partition: PartitionConsumer = new PartitionConsumer({
       ...deps,
       handler,
       lease,
       rateLimiter: deps.rateLimiters.get(handler.options),
       consumer: deps.instance,
-      connection: connections.command,
+      connection,
+      desk,
       serializer,
       ackFlushMs,
       pageSize: claimBatchSize,
       serverNow: deps.serverClock.now,
       startPosition: () =>
-        startPosition(connections.command, keys.topic(topic).meta, deps.group, handler.options.startFrom),
-      restoreStream: () => this.restoreStream(topic),
+        startPosition(connection, keys.topic(topic).meta, this.nameAmongAll, handler.options.startFrom),
+      restoreStream: () => this.restoreStream(topic, lease.terms.keys.stream),
       hadGroup: () => this.seenGroup(lease),
       onReadableChanged: () => this.readerOf(partition)?.readableChanged(),
       outsideRead: async () => this.readerOf(partition)?.outside(partition),
@@ -328,12 +350,14 @@ export class GroupConsumer {
     }
   }
 
-  private async restoreStream(topic: string): Promise<boolean> {
+  private async restoreStream(topic: string, stream: string): Promise<boolean> {
     const { topics } = this.deps;
     topics.forget(topic);
     const meta = await this.make(topic, this.knownCounts.get(topic) ?? this.definedCount(topic));
     if (meta === null) return false;
     await topics.ensureStreams(meta);
+    // Nobody makes a DLQ before there is a letter.
+    if (this.consumesLetters) await this.deps.connections.command.run(call(partitionCreate, { stream }, {}));
     return true;
   }
 

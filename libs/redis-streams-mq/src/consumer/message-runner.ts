@@ -1,13 +1,15 @@
 import type { Clock, Timer } from '../core/clock.js';
+import type { DeadLetter } from '../core/dead-letter.js';
 import { MqHandlerTimeoutError, MqLeaseLostError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { HandlerDefinition, HandlerOutcome, ReceivedMessage, StreamContext } from '../core/handler.js';
 import { decodeMessage, MalformedEntryError, rawFieldsOf, type DecodedMessage } from '../core/message.js';
 import type { Serializer } from '../core/serializer.js';
-import { streamIdTime } from '../core/stream-id.js';
+import { isStreamId, streamIdTime } from '../core/stream-id.js';
 import type { Entry } from './entry.js';
 import { HandlerCall } from './handler-call.js';
 import type { Lease } from './lease.js';
+import type { LetterDesk } from './letter-desk.js';
 
 /** What became of one handler call, before the retry policy has its say. */
 export type RunResult =
@@ -33,6 +35,8 @@ export interface MessageRunnerDeps {
   readonly events: MqEvents;
   /** The server's clock as far as this process knows it, in milliseconds. */
   readonly serverNow: () => number;
+  /** Of a handler of dead letters. */
+  readonly desk?: LetterDesk | undefined;
 }
 
 class Stopped extends Error {}
@@ -74,6 +78,23 @@ export class MessageRunner {
     return this.call(entry, message, payload, publishedAt);
   }
 
+  /** As `run`, for an entry that is a dead letter: whatever it died of, it is shown to its handler. */
+  async runLetter(entry: Entry, letter: DeadLetter): Promise<RunReport> {
+    let message: DecodedMessage;
+    let payload: unknown;
+    try {
+      message = decodeMessage(letter.fields);
+      payload = this.deserialize(message.payload);
+    } catch {
+      const { payload: bytes, key, eventId, headers } = letter;
+      message = { payload: bytes ?? Buffer.alloc(0), key, eventId: eventId ?? '', headers };
+      payload = null;
+    }
+    const { originalMessageId, failedAt } = letter;
+    const publishedAt = isStreamId(originalMessageId) ? streamIdTime(originalMessageId) : failedAt;
+    return this.call(entry, message, payload, publishedAt, letter);
+  }
+
   private deserialize(bytes: Buffer): unknown {
     try {
       return this.deps.serializer.deserialize(bytes);
@@ -82,7 +103,13 @@ export class MessageRunner {
     }
   }
 
-  private async call(entry: Entry, message: DecodedMessage, payload: unknown, publishedAt: number): Promise<RunReport> {
+  private async call(
+    entry: Entry,
+    message: DecodedMessage,
+    payload: unknown,
+    publishedAt: number,
+    letter?: DeadLetter,
+  ): Promise<RunReport> {
     const { clock, events, handler } = this.deps;
     // The last look: a process may have been frozen since the one before.
     if (!this.deps.lease.isTrusted) return { result: { type: 'aborted' }, message, ended: null };
@@ -96,7 +123,8 @@ export class MessageRunner {
       timeOut({ type: 'retry', error });
     });
     this.calls.add(call);
-    const context = this.contextOf(entry, message, publishedAt, call);
+    const own = this.contextOf(entry, message, publishedAt, call, letter);
+    const context = letter === undefined ? own : this.deps.desk!.contextOf(own, letter);
     const running = this.invoke({ payload, payloadBytes: message.payload, context });
     let outcome: HandlerOutcome;
     let ended: Promise<void> | null = null;
@@ -131,13 +159,19 @@ export class MessageRunner {
     }
   }
 
-  private contextOf(entry: Entry, message: DecodedMessage, publishedAt: number, call: HandlerCall): StreamContext {
+  private contextOf(
+    entry: Entry,
+    message: DecodedMessage,
+    publishedAt: number,
+    call: HandlerCall,
+    letter: DeadLetter | undefined,
+  ): StreamContext {
     const { lease, handler, clock } = this.deps;
     return {
       topic: handler.topic,
       partition: lease.terms.partition,
       group: handler.group,
-      id: entry.origin,
+      id: letter?.originalMessageId ?? entry.origin,
       key: message.key,
       headers: message.headers,
       eventId: message.eventId,
@@ -149,7 +183,7 @@ export class MessageRunner {
         return call.signal;
       },
       get rawFields() {
-        return rawFieldsOf(entry.fields);
+        return rawFieldsOf(letter?.fields ?? entry.fields);
       },
       heartbeat: async () => call.heartbeat(clock.monotonic(), lease.isTrusted, this.place),
     };

@@ -23,6 +23,8 @@ export interface Consumption {
 
 export interface OwnershipDeps {
   readonly group: string;
+  /** The group's name among all that announce something. */
+  readonly announcedAs: string;
   readonly instance: string;
   /** Never one that blocks. */
   readonly connection: Connection;
@@ -158,8 +160,8 @@ export class Ownership {
     );
     await left;
     await within(clock, Promise.all(this.endings), GRACE_MS);
-    const { announcements, group, instance } = this.deps;
-    announcements.publish({ type: 'left', group, instance });
+    const { announcements, announcedAs, instance } = this.deps;
+    announcements.publish({ type: 'left', group: announcedAs, instance });
   }
 
   /** One look at members and leases, and what follows from it. Returns when to look again, in milliseconds. */
@@ -342,7 +344,7 @@ export class Ownership {
     beforeRelease?: Promise<void>,
   ): Promise<void> {
     const { lease, consumption, watcher } = owned;
-    const { leases, keeper, events, announcements, group, instance } = this.deps;
+    const { leases, keeper, events, announcements, announcedAs, group, instance } = this.deps;
     const inOrder = await consumption.drain(timeoutMs, graceMs);
     await beforeRelease;
     keeper.remove(watcher);
@@ -358,7 +360,7 @@ export class Ownership {
       if (inOrder) {
         lease.end();
         events.emit('leaseReleased', { topic, partition, group, epoch });
-        announcements.publish({ type: 'released', group, instance, topic, partition, heir: heir() });
+        announcements.publish({ type: 'released', group: announcedAs, instance, topic, partition, heir: heir() });
       }
     } catch (error) {
       // Not released: it ends by itself, and the heir waits for that.
@@ -390,7 +392,8 @@ export class Ownership {
   }
 
   private async run(): Promise<void> {
-    const { connection, clock, events, random, group, instance, announcements, rebalanceIntervalMs } = this.deps;
+    const { connection, clock, events, random, group, announcedAs, instance, announcements, rebalanceIntervalMs } =
+      this.deps;
     const { signal } = this.stopping;
     let announced = false;
     let faultSince: number | undefined;
@@ -401,7 +404,7 @@ export class Ownership {
         if (!announced) {
           if (!(await connection.whenReady(rebalanceIntervalMs, signal))) continue;
           await this.deps.membership.beat();
-          announcements.publish({ type: 'joined', group, instance });
+          announcements.publish({ type: 'joined', group: announcedAs, instance });
           announced = true;
           await pause(clock, 100 + 50 * random(), signal);
           if (signal.aborted) break;
@@ -426,12 +429,12 @@ export class Ownership {
   }
 
   private heard(announcement: Announcement): void {
-    const { group, instance } = this.deps;
+    const { announcedAs, instance } = this.deps;
     if (announcement.type === 'topic') {
       if (this.deps.topics.has(announcement.topic)) this.reconcileSoon();
       return;
     }
-    if (announcement.type === 'due' || announcement.group !== group || announcement.instance === instance) return;
+    if (announcement.type === 'due' || announcement.group !== announcedAs || announcement.instance === instance) return;
     if (announcement.type === 'released' && announcement.heir === instance) {
       const { topic, partition } = announcement;
       // Whoever names us has seen us join: there is no need to wait for the first look of our own.

@@ -14,6 +14,7 @@ import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
 import type { Lease } from './lease.js';
+import type { LetterDesk } from './letter-desk.js';
 import type { MessageRunner, RunReport } from './message-runner.js';
 import type { Settler } from './settler.js';
 
@@ -28,6 +29,8 @@ export interface PartitionWorkerDeps {
   readonly turns: Turns;
   /** Shared by all partitions of the handler. */
   readonly rateLimiter?: RateLimiter | undefined;
+  /** Of a handler of dead letters. */
+  readonly desk?: LetterDesk | undefined;
   readonly connection: Connection;
   readonly clock: Clock;
   readonly events: MqEvents;
@@ -229,16 +232,28 @@ export class PartitionWorker {
     const { entry } = call;
     entry.state = 'running';
     if (entry.suspect && !(await this.markSuspect(entry))) return;
+    const letter = await this.deps.desk?.open(entry, this.stopping.signal);
+    if (letter === null) entry.state = 'waiting';
+    if (letter === 'skip') this.deps.settler.ack(entry);
+    if (letter === null || letter === 'skip') return;
     const startedAt = clock.monotonic();
     call.since = startedAt;
-    const report = await runner.run(entry);
+    const report = await (letter === undefined ? runner.run(entry) : runner.runLetter(entry, letter));
     const endedAt = clock.monotonic();
     this.wasFast = endedAt - startedAt <= FAST_HANDLER_MS;
     if (report.ended !== null) {
       call.ended = report.ended;
       call.overrunSince = endedAt;
     }
-    this.settle(entry, report);
+    if (letter !== undefined && report.result.type === 'success') await this.handledLetter(entry);
+    else this.settle(entry, report);
+  }
+
+  private async handledLetter(entry: Entry): Promise<void> {
+    const { desk, lease, settler } = this.deps;
+    const isDone = await desk!.handled(entry, lease.controller.signal);
+    if (isDone && !lease.isEnded) settler.ack(entry);
+    else entry.state = 'waiting';
   }
 
   /** False when the entry is not to be handled: owners have died on it too often, or the lease is gone. */
@@ -317,6 +332,12 @@ export class PartitionWorker {
     reason: Parameters<Settler['dead']>[2],
     error: unknown,
   ): void {
+    const { desk, settler } = this.deps;
+    if (desk !== undefined) {
+      desk.givenUp(entry, attempts, error);
+      settler.ack(entry);
+      return;
+    }
     const metadata = deadLetterMetadata({
       ...this.ref,
       originalMessageId: entry.origin,
@@ -325,6 +346,6 @@ export class PartitionWorker {
       reason,
       error,
     });
-    this.deps.settler.dead(entry, attempts, reason, error, metadata);
+    settler.dead(entry, attempts, reason, error, metadata);
   }
 }

@@ -58,3 +58,13 @@ export interface DeadLetter {
   /** Fields and values of the original entry, byte for byte. */
   readonly fields: readonly Buffer[];
 }
+
+/** What a replayed message has in place of what it had; everything else stays, the key and the event id always. */
+export interface DeadLetterEdit {
+  /** Goes through the module's serializer, as in `send()`. */
+  readonly payload?: unknown;
+  /** The payload's bytes as they are, past the serializer. Not together with `payload`. */
+  readonly payloadBytes?: Uint8Array;
+  /** All headers it is to have. */
+  readonly headers?: Readonly<Record<string, string>>;
+}

@@ -132,6 +132,15 @@ export class MqEvents {
     this.emitter.emit(event, payload);
   }
 
+  /** The same, for a part whose events of that name mean nothing. */
+  without(silent: MqEventName): MqEvents {
+    const quiet = Object.create(this) as MqEvents;
+    quiet.emit = (event, payload) => {
+      if (event !== silent) this.emit(event, payload);
+    };
+    return quiet;
+  }
+
   has(event: MqEventName): boolean {
     return this.emitter.listenerCount(event) > 0;
   }

@@ -1,3 +1,4 @@
+import type { DeadLetter, DeadLetterEdit } from './dead-letter.js';
 import type { DeadReason } from './events.js';
 
 /** What a handler is told about the message it gets. */
@@ -32,6 +33,21 @@ export interface StreamContext {
    * @throws MqLeaseLostError when the partition is no longer ours.
    */
   heartbeat(): Promise<void>;
+}
+
+/**
+ * What a dead-letter handler is told. `group` and `attempt` are its own; the group that gave the message up, its reason and
+ * its error are in `deadLetter`.
+ */
+export interface DeadLetterContext extends StreamContext {
+  readonly deadLetter: DeadLetter;
+  /**
+   * Puts the message back before the group that gave it up, and takes it out of the DLQ in the same step. False when it is
+   * not there any more.
+   * @throws MqAdminError `MQ_REPLAY_LIMIT` when it was replayed `maxReplays` times already, `MQ_GROUP_PAUSED`,
+   * `MQ_GROUP_NOT_FOUND`, `MQ_RETRY_PENDING`, `MQ_DEAD_LETTER_UNREADABLE`
+   */
+  replay(edit?: DeadLetterEdit): Promise<boolean>;
 }
 
 /** A message as it came out of Redis, decoded. `payload` is what the serializer made of the bytes. */
@@ -93,6 +109,14 @@ export interface ResolvedHandlerOptions {
   readonly ordering: Ordering;
 }
 
+/** What a subscription to dead letters wants. */
+export interface DeadLetterSubscription {
+  /** The group whose letters it handles; `null`: those of all groups. */
+  readonly ofGroup: string | null;
+  readonly deleteOnSuccess: boolean;
+  readonly maxReplays: number;
+}
+
 /** One subscription: a topic, a group and the code that handles it. */
 export interface HandlerDefinition {
   readonly topic: string;
@@ -103,4 +127,6 @@ export interface HandlerDefinition {
   readonly partitionCount?: number | undefined;
   readonly options: ResolvedHandlerOptions;
   readonly invoke: HandlerInvoker;
+  /** Absent for a handler of the topic's messages. */
+  readonly deadLetters?: DeadLetterSubscription;
 }

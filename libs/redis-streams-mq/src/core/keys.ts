@@ -49,8 +49,8 @@ export class Keys {
   readonly reporter: string;
 
   constructor(
-    private readonly control: string,
-    private readonly data: string,
+    protected readonly control: string,
+    protected readonly data: string,
   ) {
     this.topics = `${control}:topics`;
     this.announcements = `${control}:announcements`;
@@ -117,5 +117,43 @@ export class Keys {
   /** Stream that wakes one instance's blocked reader of one group. */
   wake(instance: string, group: string): string {
     return `${this.control}:wake:${instance}:${group}`;
+  }
+
+  /** The keys of groups that consume the dead letters of a topic: what is the stream to others is the DLQ to them. */
+  ofDeadLetters(): Keys {
+    return new DeadLetterKeys(this, this.control, this.data);
+  }
+}
+
+/** Beside those of the topic's own groups, whatever their names are. */
+class DeadLetterKeys extends Keys {
+  override readonly topics: string;
+  override readonly announcements: string;
+
+  constructor(
+    private readonly ofTopics: Keys,
+    control: string,
+    data: string,
+  ) {
+    super(`${control}:dlq`, data);
+    this.topics = ofTopics.topics;
+    this.announcements = ofTopics.announcements;
+  }
+
+  override topic(topic: string): TopicKeys {
+    return this.ofTopics.topic(topic);
+  }
+
+  override stream(topic: string, partition: number): string {
+    return this.ofTopics.partition(topic, partition).dlq;
+  }
+
+  override partition(topic: string, partition: number): PartitionKeys {
+    return { ...super.partition(topic, partition), stream: this.stream(topic, partition) };
+  }
+
+  override groupPartition(topic: string, partition: number, group: string): GroupPartitionKeys {
+    const keys = super.groupPartition(topic, partition, group);
+    return { ...keys, retryStream: `${keys.dlq}:retry:${group}` };
   }
 }

@@ -69,17 +69,16 @@ export interface MqOptions<R = unknown> {
   readonly defaultConsumerGroup?: string;
 
   /**
-   * Group of the dead-letter handlers that name none.
-   *
-   * Checked, and without effect in this version: there are no dead-letter handlers yet.
+   * Group of the dead-letter handlers that name none: those that take the letters of all groups of a topic. Change it where
+   * two services handle the dead letters of one topic: each group gets all of them.
    * @defaultValue 'dlq-group'
    */
   readonly defaultDlqGroup?: string;
 
   /**
-   * What is appended to an instance's consumer name where it reads dead letters.
+   * What is appended to a group's name to name the group of the handlers of its dead letters.
    *
-   * Checked, and without effect in this version: there are no dead-letter handlers yet.
+   * Hazard: after a change the new group begins with all dead letters that are there.
    * @defaultValue '-dlq'
    */
   readonly dlqConsumerSuffix?: string;

@@ -1,17 +1,8 @@
+import type { DeadLetterEdit } from '../core/dead-letter.js';
 import { checkHeaders, encodePayload, invalidMessage } from '../core/message-parts.js';
 import type { Serializer } from '../core/serializer.js';
 import type { Arg } from '../redis/reply.js';
 import { invalid } from './dead-letter-filter.js';
-
-/** What a replayed message has in place of what it had; everything else stays, the key and the event id always. */
-export interface DeadLetterEdit {
-  /** Goes through the module's serializer, as in `send()`. */
-  readonly payload?: unknown;
-  /** The payload's bytes as they are, past the serializer. Not together with `payload`. */
-  readonly payloadBytes?: Uint8Array;
-  /** All headers it is to have. */
-  readonly headers?: Readonly<Record<string, string>>;
-}
 
 /**
  * The fields that are to be replaced, as names and values.

@@ -1,5 +1,5 @@
 import type { Clock } from '../core/clock.js';
-import type { DeadLetter } from '../core/dead-letter.js';
+import type { DeadLetter, DeadLetterEdit } from '../core/dead-letter.js';
 import { MqAdminError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
@@ -9,10 +9,11 @@ import type { Connection } from '../redis/connection.js';
 import { asNumber } from '../redis/reply.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
 import { countLetters, type DeadLetterCounts } from './dead-letter-counts.js';
-import { editArgs, type DeadLetterEdit } from './dead-letter-edit.js';
+import { editArgs } from './dead-letter-edit.js';
 import { checkFilter, invalid, type DeadLetterFilter } from './dead-letter-filter.js';
 import { parsePlace, placeText } from './dead-letter-place.js';
 import { DeadLetterReader } from './dead-letter-reader.js';
+import { DeadLetterTransfer, type ImportReport } from './dead-letter-transfer.js';
 import { DeadLetterReplay, type ReplayOptions, type ReplayReport } from './dead-letter-replay.js';
 import { BULK_OPTIONS, checkBulk, type BulkOptions } from './pace.js';
 
@@ -72,10 +73,12 @@ const COUNT_LIMIT = 1_000_000;
 export class DeadLetterQueue {
   private readonly reader: DeadLetterReader;
   private readonly replaying: DeadLetterReplay;
+  private readonly transfer: DeadLetterTransfer;
 
   constructor(private readonly deps: DeadLetterQueueDeps) {
     this.reader = new DeadLetterReader(deps);
     this.replaying = new DeadLetterReplay({ ...deps, reader: this.reader });
+    this.transfer = new DeadLetterTransfer({ ...deps, reader: this.reader });
   }
 
   /**
@@ -187,6 +190,28 @@ export class DeadLetterQueue {
       onProgress?.({ deleted });
     }
     return deleted;
+  }
+
+  /**
+   * What is there now and matches, oldest first, as lines of JSON with their newlines: every field byte for byte. Nothing
+   * is taken out of the DLQ.
+   */
+  async *export(topic: string, filter: DeadLetterFilter = {}): AsyncGenerator<string, void, undefined> {
+    const checked = checkFilter(filter);
+    yield* this.transfer.lines(topic, await this.partitionCount(topic), checked);
+  }
+
+  /**
+   * Puts exported letters back into the DLQ, into their partitions, behind what is there. Lines, or a stream of bytes or text.
+   * A letter that is still there, or was imported before, is left out: the same lines may be imported any number of times.
+   * @throws MqAdminError `MQ_IMPORT_MALFORMED` with the number of the line; the lines before it are imported
+   */
+  async import(
+    topic: string,
+    lines: Iterable<string> | AsyncIterable<string | Uint8Array>,
+    options: { readonly onProgress?: (report: ImportReport) => void } = {},
+  ): Promise<ImportReport> {
+    return this.transfer.import(topic, await this.partitionCount(topic), lines, options.onProgress);
   }
 
   private async deleteIds(

@@ -113,6 +113,18 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     if (announcement.type === 'due') mover.dueAt(announcement.due);
   });
   const producer = new MqProducer({ connection: connections.producer, keys, topics, clock, events, options });
+  const onDue = (topic: string, partition: number, group: string): void =>
+    announcements.publish({ type: 'due', topic, partition, group, due: 0 });
+  const deadLetters = new DeadLetterQueue({
+    connection: patient,
+    keys,
+    topics: patientTopics,
+    clock,
+    events,
+    serializer: options.serializer,
+    maxPayloadBytes: options.maxPayloadBytes,
+    onDue,
+  });
   const consumer = new MqConsumer({
     instance,
     connections,
@@ -125,18 +137,10 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     announcements,
     retries: mover,
     retention: trimmer,
-  });
-  const onDue = (topic: string, partition: number, group: string): void =>
-    announcements.publish({ type: 'due', topic, partition, group, due: 0 });
-  const deadLetters = new DeadLetterQueue({
-    connection: patient,
-    keys,
-    topics: patientTopics,
-    clock,
-    events,
-    serializer: options.serializer,
-    maxPayloadBytes: options.maxPayloadBytes,
-    onDue,
+    letters: {
+      read: (topic, partition, id) => deadLetters.get(topic, `${partition}/${id}`),
+      replay: (letter, edit) => deadLetters.replay(letter.topic, letter.id, edit),
+    },
   });
   const heard = (announcement: Announcement): void => {
     if (announcement.type === 'topic') producer.topicChanged(announcement.topic);

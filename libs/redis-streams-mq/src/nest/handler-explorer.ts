@@ -121,10 +121,13 @@ class Exploration {
       [...(schemas.size === 0 ? [undefined] : schemas)].map((schema) => [schema, this.invokerOf(found, owner, schema)]),
     );
     if (group === undefined) return;
+    const { deadLetters } = subscription;
     for (const { name: topic, schema, partitions: partitionCount } of topics) {
       const invoke = invokers.get(subscription.schema ?? schema);
-      if (invoke === undefined || !this.claim(found, subscription.instance, topic, group)) continue;
-      definitions.push({ topic, group, name: found.name, partitionCount, options, invoke });
+      if (invoke === undefined || !this.claim(found, subscription, topic, group)) continue;
+      const definition = { topic, group, name: found.name, partitionCount, options, invoke };
+      const ofLetters = deadLetters && { ...deadLetters, ofGroup: subscription.group ?? null };
+      definitions.push(ofLetters === undefined ? definition : { ...definition, deadLetters: ofLetters });
     }
   }
 
@@ -160,11 +163,29 @@ class Exploration {
     return topics.filter(({ name }) => this.accepts(found, nameProblem('topic', name)));
   }
 
-  private groupOf(found: FoundHandler, { group }: StreamSubscription, owner: HandlerOwner): string | undefined {
+  private groupOf(found: FoundHandler, subscription: StreamSubscription, owner: HandlerOwner): string | undefined {
+    const { group, deadLetters } = subscription;
+    if (deadLetters !== undefined) return this.letterGroupOf(found, group, deadLetters, owner);
     const used = group ?? owner.options.defaultConsumerGroup;
     if (used !== undefined) return this.accepts(found, nameProblem('group', used)) ? used : undefined;
     this.problems.push(`${found.name}: no group; name one in @StreamHandler, or set the module's defaultConsumerGroup`);
     return undefined;
+  }
+
+  /** The group that consumes dead letters: of one group its name and a suffix, of all the module's `defaultDlqGroup`. */
+  private letterGroupOf(
+    found: FoundHandler,
+    group: string | undefined,
+    { deleteOnSuccess, maxReplays }: NonNullable<StreamSubscription['deadLetters']>,
+    { options }: HandlerOwner,
+  ): string | undefined {
+    if (typeof deleteOnSuccess !== 'boolean')
+      this.problems.push(`${found.name}: deleteOnSuccess must be true or false`);
+    if (!Number.isSafeInteger(maxReplays) || maxReplays < 0)
+      this.problems.push(`${found.name}: maxReplays must be an integer of at least 0`);
+    if (group === undefined) return options.defaultDlqGroup;
+    const named = this.accepts(found, nameProblem('group', group)) ? `${group}${options.dlqConsumerSuffix}` : undefined;
+    return named !== undefined && this.accepts(found, nameProblem('group', named)) ? named : undefined;
   }
 
   private accepts(found: FoundHandler, problem: string | undefined): boolean {
@@ -178,14 +199,19 @@ class Exploration {
   }
 
   /** A group is one reader: with two handlers of one topic each would get part of its messages. */
-  private claim(found: FoundHandler, instance: string, topic: string, group: string): boolean {
-    const key = JSON.stringify([instance, topic, group]);
+  private claim(
+    found: FoundHandler,
+    { instance, deadLetters }: StreamSubscription,
+    topic: string,
+    group: string,
+  ): boolean {
+    const key = JSON.stringify([instance, topic, group, deadLetters !== undefined]);
     const other = this.takenBy.get(key);
     if (other === undefined) {
       this.takenBy.set(key, found);
       return true;
     }
-    const what = `topic "${topic}" in group "${group}"`;
+    const what = `${deadLetters === undefined ? '' : 'the dead letters of '}topic "${topic}" in group "${group}"`;
     if (other.instance === found.instance && other.method === found.method) {
       this.problems.push(`${found.name} names ${what} twice`);
     } else {

@@ -1,5 +1,6 @@
 import 'reflect-metadata';
 import { MqInvalidHandlerError } from '../core/errors.js';
+import type { DeadLetterSubscription } from '../core/handler.js';
 import type { StreamHandlerOptions } from '../core/handler-options.js';
 import type { StandardSchema } from '../core/standard-schema.js';
 import type { AnyTypedTopic, TopicOutput } from '../core/topic.js';
@@ -41,6 +42,8 @@ export interface StreamSubscription {
   readonly instance: string;
   readonly schema: StandardSchema | undefined;
   readonly options: StreamHandlerOptions;
+  /** Of `@DeadLetterHandler`; `group` is then the one whose letters are meant. */
+  readonly deadLetters?: Omit<DeadLetterSubscription, 'ofGroup'>;
 }
 
 /** A topic as it was named or defined. */
@@ -96,8 +99,13 @@ export function StreamHandler(
 ): MethodDecorator {
   const config = isConfig(first) ? first : { ...options, topic: first, group };
   const subscription = toSubscription(config);
+  return subscribe(subscription, '@StreamHandler');
+}
+
+/** Writes a subscription beside those that the method has; `decorator` is for refusals. */
+export function subscribe(subscription: StreamSubscription, decorator: string): MethodDecorator {
   return (target, method, descriptor) => {
-    const problem = misuse(target, method, descriptor);
+    const problem = misuse(target, method, descriptor, decorator);
     if (problem !== null) throw new MqInvalidHandlerError([problem]);
     const others = (Reflect.getOwnMetadata(STREAM_HANDLER_METADATA, target, method) ?? []) as StreamSubscription[];
     // Decorators run from the bottom up; the list is in the order of the source.
@@ -105,7 +113,7 @@ export function StreamHandler(
   };
 }
 
-type AnyTopic = string | AnyTypedTopic;
+export type AnyTopic = string | AnyTypedTopic;
 
 function isConfig(first: unknown): first is StreamHandlerConfig<AnyTopic> {
   return typeof first === 'object' && first !== null && 'topic' in first;
@@ -118,21 +126,26 @@ function toSubscription(config: StreamHandlerConfig<AnyTopic>): StreamSubscripti
 }
 
 /** What is no topic stays as it is, for the explorer to report. */
-function toTopic(topic: AnyTopic): SubscribedTopic {
+export function toTopic(topic: AnyTopic): SubscribedTopic {
   if (typeof topic !== 'object' || topic === null) return { name: topic, schema: undefined, partitions: undefined };
   const { name, schema, partitions } = topic;
   return { name, schema, partitions };
 }
 
 /** A handler that could never be found would be a consumer that silently does not consume. */
-function misuse(target: object, method: string | symbol, descriptor: PropertyDescriptor | undefined): string | null {
+function misuse(
+  target: object,
+  method: string | symbol,
+  descriptor: PropertyDescriptor | undefined,
+  decorator: string,
+): string | null {
   const isStatic = typeof target === 'function';
   const owner = isStatic ? (target as { name: string }).name : target.constructor.name;
   const who = `${owner}.${String(method)}`;
-  if (isStatic) return `${who}: @StreamHandler needs a method of instances; this one is static`;
-  if (typeof method === 'symbol') return `${who}: @StreamHandler needs a method with a name; this one has a symbol`;
+  if (isStatic) return `${who}: ${decorator} needs a method of instances; this one is static`;
+  if (typeof method === 'symbol') return `${who}: ${decorator} needs a method with a name; this one has a symbol`;
   if (typeof descriptor?.value !== 'function') {
-    return `${who}: @StreamHandler needs a method; this is ${descriptor === undefined ? 'a property' : 'an accessor'}`;
+    return `${who}: ${decorator} needs a method; this is ${descriptor === undefined ? 'a property' : 'an accessor'}`;
   }
   return null;
 }

@@ -1,0 +1,53 @@
+import { asTexts, type Arg } from '../reply.js';
+import { defineScript, type Script } from '../script.js';
+
+/** A letter as it is to stand in the stream. */
+export interface ImportedEntry {
+  /** Its id where it was first, and the digest of its fields. */
+  readonly id: string;
+  readonly digest: string;
+  readonly fields: readonly Arg[];
+}
+
+export type ImportResult = 'imported' | 'present';
+
+export const dlqImport: Script<'dlq' | 'imports', 'keepMs', readonly ImportResult[]> = defineScript({
+  name: 'dlq-import',
+  keys: ['dlq', 'imports'],
+  args: ['keepMs'],
+  lua: `
+-- Adds dead letters that are not there. rest: (id, digest, number of fields and values, these) per letter.
+-- Returns 'imported' or 'present' per letter: it was imported before, or its entry stands under its own id.
+-- Twice: the mark, written with the letter in one step, says that it is there; marks are kept for keepMs after the last
+-- import. The first write tells a full Redis, and a key of a wrong type, before anything is added.
+local results, at = {}, num(now())
+redis.call('XLEN', dlq)
+local i = rest
+while i <= #ARGV do
+  local id, digest, size = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+  local mark = id .. ':' .. digest
+  local isPresent = redis.call('ZADD', imports, 'XX', 'INCR', 0, mark)
+  if not isPresent then
+    local found = redis.call('XRANGE', dlq, id, id)[1]
+    isPresent = found and redis.sha1hex(table.concat(found[2], '\\0')) == digest
+  end
+  if isPresent then
+    results[#results + 1] = 'present'
+  else
+    local entry = { 'XADD', dlq, '*', unpack(ARGV, i + 3, i + 2 + size) }
+    entry[#entry + 1] = 'importedFrom'
+    entry[#entry + 1] = mark
+    redis.call(unpack(entry))
+    redis.call('ZADD', imports, at, mark)
+    results[#results + 1] = 'imported'
+  end
+  i = i + 3 + size
+end
+redis.call('PEXPIRE', imports, keepMs)
+return results`,
+  decode: (reply) => asTexts(reply) as ImportResult[],
+});
+
+export function importArgs(entries: readonly ImportedEntry[]): Arg[] {
+  return entries.flatMap(({ id, digest, fields }) => [id, digest, fields.length, ...fields]);
+}
