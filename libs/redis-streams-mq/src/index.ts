@@ -29,7 +29,7 @@ export { EventId, MessageHeaders, MessageKey, Payload, StreamCtx } from './nest/
 export { isStreamContext, STREAM_CONTEXT_TYPE, StreamExecutionContext, streamContextOf } from './nest/stream-host.js';
 
 export type { DeadLetterContext, StreamContext } from './core/handler.js';
-export type { RateLimit, RetryBackoff, RetryIf } from './core/handler.js';
+export type { Ordering, RateLimit, RetryBackoff, RetryIf } from './core/handler.js';
 export type { HandlerBackoff, HandlerRetry } from './core/handler-retry-options.js';
 export type { StreamHandlerOptions } from './core/handler-options.js';
 export { DeadLetter, isDeadLetter, isRetryLater, MessageHandleResult, RetryLater } from './core/results.js';
@@ -95,6 +95,8 @@ export type {
 export { MqHealth } from './health/health.js';
 export type { MqHealthResult } from './health/health.js';
 export { MqMetrics } from './metrics/metrics.js';
+export type { MetricsRegistry } from './metrics/shared-metrics.js';
+export type { TopicMeta } from './redis/topic-registry.js';
 
 export type { MqOptions, ResolvedMqOptions } from './core/options.js';
 export type { KebabOptions } from './core/kebab-options.js';

@@ -63,6 +63,7 @@ export class MqAdmin {
     return this.topics.list(options);
   }
 
+  /** Whether the topic is there, and not deleted. */
   topicExists(topic: string): Promise<boolean> {
     return this.topics.exists(topic);
   }

@@ -6,6 +6,7 @@ import { invalidArgument, partitionsOf, requirePartition, requireTopic, type Adm
 import { badCursor } from './paging.js';
 import { toRetainedMessage, type RetainedMessage } from './retained-message.js';
 
+/** Where an event id is looked for. */
 export interface EventSearchOptions {
   /** Only in this partition. */
   readonly partition?: number;
@@ -15,6 +16,7 @@ export interface EventSearchOptions {
   readonly cursor?: string;
 }
 
+/** Where an event id was found, and how far was looked. */
 export interface EventSearchResult {
   /** The first that was found; `null` when none was in what has been looked at. */
   readonly message: RetainedMessage | null;

@@ -9,6 +9,7 @@ import type { TopicMeta } from '../redis/topic-registry.js';
 import { forEachOf, groupNotFound, partitionsOf, requireTopic, type AdminDeps } from './admin-deps.js';
 import { running, whileIdle } from './admin-leases.js';
 
+/** What went with a deleted group. */
 export interface GroupDeletionReport {
   readonly group: string;
   /** Topics on which it was deleted. */

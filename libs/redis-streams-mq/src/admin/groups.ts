@@ -16,6 +16,7 @@ import { stateOf, sumOf, type GroupState } from './group-state.js';
 import type { Page, PageOptions } from './paging.js';
 import type { Topics } from './topics.js';
 
+/** Which groups are listed. */
 export interface GroupListOptions extends PageOptions {
   /** Only groups of this topic. Without it the topics are gone through, `limit` of them a page. */
   readonly topic?: string;
@@ -31,6 +32,7 @@ export interface GroupOnTopic {
   readonly lost: number;
 }
 
+/** What of a group is described. */
 export interface GroupDescribeOptions {
   /** Only on this topic. Without it: on all topics of its members, and on all registered ones that know it. */
   readonly topic?: string;
@@ -56,6 +58,7 @@ export interface GroupConsumer {
   readonly idleMs: number;
 }
 
+/** What a group has to do on one partition. */
 export interface GroupPartition {
   readonly partition: number;
   readonly owner: PartitionOwner | null;
@@ -84,6 +87,7 @@ export interface GroupPartition {
   readonly unreadable: readonly string[];
 }
 
+/** What a group has to do on one topic. */
 export interface GroupTopic {
   readonly topic: string;
   readonly partitionCount: number;
@@ -92,6 +96,7 @@ export interface GroupTopic {
   readonly partitions: readonly GroupPartition[];
 }
 
+/** A group: its members, and what it has to do on each topic. */
 export interface GroupDescription {
   readonly group: string;
   readonly state: GroupState;

@@ -9,6 +9,7 @@ import { toRetainedMessage, type RetainedMessage } from './retained-message.js';
 /** A place in a partition: a stream id, or a point in time by the server's clock (milliseconds or Date). */
 export type StreamBound = string | number | Date;
 
+/** Which retained messages are read. */
 export interface MessageRangeOptions extends PageOptions {
   /** The oldest to return, itself included. @defaultValue the oldest there is */
   readonly from?: StreamBound;

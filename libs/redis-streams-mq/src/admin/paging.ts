@@ -7,6 +7,7 @@ export interface Page<T> {
   readonly cursor: string | null;
 }
 
+/** Which page of a list. */
 export interface PageOptions {
   /** Items a page, 1 to 1000. @defaultValue 50 */
   readonly limit?: number;

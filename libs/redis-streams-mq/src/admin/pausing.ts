@@ -6,6 +6,7 @@ import { call } from '../redis/script.js';
 import { flagPause, notePause, pauseState, type PauseState } from '../redis/scripts/pause.script.js';
 import { checkTimeout, forEachOf, partitionsOf, topicNotFound, type AdminDeps } from './admin-deps.js';
 
+/** What is paused, and how long that may take. */
 export interface PauseOptions {
   /** Only this group; without it all groups of the topic, also those that come later. */
   readonly group?: string;
@@ -13,6 +14,7 @@ export interface PauseOptions {
   readonly timeoutMs?: number;
 }
 
+/** What has been paused. */
 export interface PauseReport {
   readonly topic: string;
   /** `null`: all groups. */

@@ -9,6 +9,7 @@ import { invalidArgument, partitionsOf, requirePartition, requireTopic, type Adm
 import { badCursor, limitOf, type Page, type PageOptions } from './paging.js';
 import { toRetainedMessage, type RetainedMessage } from './retained-message.js';
 
+/** Which pending messages are listed. */
 export interface PendingListOptions extends PageOptions {
   /** Only of this partition. */
   readonly partition?: number;
@@ -38,6 +39,7 @@ export interface PendingEntry {
   readonly attemptsMade?: number;
 }
 
+/** A page of what a group has taken and not settled. */
 export interface PendingPage extends Page<PendingEntry> {
   /** False when more entries are pending than were sorted (10000), so that some are in no page. Always true by id. */
   readonly isComplete: boolean;

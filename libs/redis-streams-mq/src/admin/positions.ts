@@ -8,6 +8,7 @@ import { chosen, requireGroup, requireTopic, type AdminDeps } from './admin-deps
 import { whileIdle, type AdminHold } from './admin-leases.js';
 import { START, wantedOn, type ResetTarget, type Wanted } from './reset-target.js';
 
+/** How a position is reset. */
 export interface ResetOptions {
   /** Only says what would happen; also of a group that is running. @defaultValue false */
   readonly dryRun?: boolean;
@@ -20,6 +21,7 @@ export interface ResetOptions {
   readonly keepRetries?: boolean;
 }
 
+/** What a reset did, or would do, on one partition. */
 export interface PartitionReset {
   readonly partition: number;
   /** Everything up to this id was settled before; `null` when the group had no position here. */
@@ -35,6 +37,7 @@ export interface PartitionReset {
   readonly retriesDropped: number;
 }
 
+/** What a reset did, or would do. */
 export interface ResetReport {
   readonly topic: string;
   readonly group: string;

@@ -7,6 +7,7 @@ import { chosen, invalidArgument, requireGroup, requireTopic, type AdminDeps } f
 /** The id of a message, or a time: milliseconds since the epoch, or a Date. */
 export type RangeEnd = string | number | Date;
 
+/** Which retained messages are handed to the group once more. */
 export interface ReplayRangeOptions {
   /** First message, itself included. @defaultValue the oldest that is retained */
   readonly from?: RangeEnd;
@@ -20,6 +21,7 @@ export interface ReplayRangeOptions {
   readonly rate?: number;
 }
 
+/** What was handed over. */
 export interface ReplayRangeReport {
   readonly topic: string;
   readonly group: string;

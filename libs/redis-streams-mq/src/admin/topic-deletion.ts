@@ -5,11 +5,13 @@ import { valueOf } from '../redis/spread.js';
 import { checkTimeout, forEachOf, partitionsOf, topicNotFound, type AdminDeps } from './admin-deps.js';
 import type { Pausing } from './pausing.js';
 
+/** How a topic is deleted. */
 export interface TopicDeletionOptions {
   /** How long running handlers may take to end, in milliseconds; what they do after that is refused. @defaultValue 30000 */
   readonly timeoutMs?: number;
 }
 
+/** What went with a deleted topic. */
 export interface TopicDeletionReport {
   readonly topic: string;
   readonly partitions: number;

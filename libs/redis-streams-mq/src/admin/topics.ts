@@ -8,6 +8,7 @@ import { ownerOf, readGroups, type PartitionOwner } from './group-partition.js';
 import { badCursor, limitOf, type Page, type PageOptions } from './paging.js';
 import type { TopicRetention } from './topic-retention.js';
 
+/** A topic in a list. */
 export interface TopicSummary {
   readonly topic: string;
   readonly partitionCount: number;
@@ -15,11 +16,13 @@ export interface TopicSummary {
   readonly createdAt: number;
 }
 
+/** Which topics are listed. */
 export interface TopicListOptions extends PageOptions {
   /** Only topics whose names begin like this. */
   readonly prefix?: string;
 }
 
+/** What of a topic is described. */
 export interface TopicDescribeOptions {
   /** First partition to describe. @defaultValue 0 */
   readonly from?: number;
@@ -39,6 +42,7 @@ export interface PartitionGroup {
   readonly pending: number;
 }
 
+/** One partition: its messages and its groups. */
 export interface PartitionDescription {
   readonly partition: number;
   /** Entries in the stream, handled ones that are retained included. */
@@ -60,6 +64,7 @@ export interface PartitionDescription {
   readonly unreadable: readonly string[];
 }
 
+/** A topic, and a page of its partitions. */
 export interface TopicDescription extends TopicSummary {
   /** What is kept of a partition, as this instance's options and the topic's own settings say. */
   readonly retention: TopicRetention;

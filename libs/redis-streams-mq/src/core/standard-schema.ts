@@ -13,6 +13,7 @@ export interface StandardSchema<Output = unknown, Input = unknown> {
   };
 }
 
+/** What a validator of Standard Schema answers: the value it made, or what is wrong. */
 export type StandardResult<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | {

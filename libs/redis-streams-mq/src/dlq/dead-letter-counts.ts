@@ -2,6 +2,7 @@ import type { DeadReason } from '../core/events.js';
 import type { CheckedFilter } from './dead-letter-filter.js';
 import type { DeadLetterReader } from './dead-letter-reader.js';
 
+/** How many dead letters one group has. */
 export interface DeadLetterGroupCount {
   readonly group: string;
   readonly total: number;
@@ -10,6 +11,7 @@ export interface DeadLetterGroupCount {
   readonly reasons: Readonly<Partial<Record<DeadReason, number>>>;
 }
 
+/** How many dead letters there are. */
 export interface DeadLetterCounts {
   readonly total: number;
   /** By name. */

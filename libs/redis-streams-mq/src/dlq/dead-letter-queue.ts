@@ -17,6 +17,7 @@ import { DeadLetterTransfer, type ImportReport } from './dead-letter-transfer.js
 import { DeadLetterReplay, type ReplayOptions, type ReplayReport } from './dead-letter-replay.js';
 import { BULK_OPTIONS, checkBulk, type BulkOptions } from './pace.js';
 
+/** Which dead letters are listed. */
 export interface DeadLetterListOptions extends DeadLetterFilter {
   /** Letters a page, at most 1000. @defaultValue 50 */
   readonly limit?: number;
@@ -26,6 +27,7 @@ export interface DeadLetterListOptions extends DeadLetterFilter {
   readonly order?: 'oldest-first' | 'newest-first';
 }
 
+/** A page of dead letters. */
 export interface DeadLetterPage {
   /** In the order asked for, over all partitions. With a filter it may be short, or empty, before the end. */
   readonly items: readonly DeadLetter[];
@@ -33,6 +35,7 @@ export interface DeadLetterPage {
   readonly cursor: string | null;
 }
 
+/** A topic that has dead letters. */
 export interface DeadLetterTopic {
   readonly topic: string;
   readonly size: number;
@@ -40,6 +43,7 @@ export interface DeadLetterTopic {
   readonly partitions: readonly number[];
 }
 
+/** A page of topics that have dead letters. */
 export interface DeadLetterTopicPage {
   /** In the order of their names. May be empty before the end. */
   readonly items: readonly DeadLetterTopic[];
@@ -47,6 +51,7 @@ export interface DeadLetterTopicPage {
   readonly cursor: string | null;
 }
 
+/** Which dead letters are deleted, and in what steps. */
 export interface ClearOptions extends DeadLetterFilter, BulkOptions<{ readonly deleted: number }> {}
 
 export interface DeadLetterQueueDeps {

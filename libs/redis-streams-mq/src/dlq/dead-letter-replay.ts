@@ -16,6 +16,7 @@ import { BULK_OPTIONS, checkBulk, Pace, type BulkOptions } from './pace.js';
 /** Why a group takes no replays. */
 export type ReplayRefusal = 'MQ_GROUP_PAUSED' | 'MQ_GROUP_NOT_FOUND';
 
+/** What a replay did. */
 export interface ReplayReport {
   readonly replayed: number;
   /** Gone meanwhile: replayed or deleted by someone else. */
@@ -30,6 +31,7 @@ export interface ReplayReport {
   readonly outcome: 'done' | 'limit' | 'aborted';
 }
 
+/** Which dead letters are replayed, and in what steps. */
 export interface ReplayOptions extends DeadLetterFilter, BulkOptions<ReplayReport> {
   /** Letters a second, so that the group's handlers are not flooded. @defaultValue as fast as it goes */
   readonly ratePerSecond?: number;

@@ -54,6 +54,7 @@ export interface MqModuleExtras {
 /** The queue's options, also as the block of a Spring Boot `application.yml` with its kebab-case names. */
 export type MqQueueOptions = MqOptions<RedisOption> | KebabOptions<MqOptions<RedisOption>>;
 
+/** What `forRoot` takes: the queue's options, and those of the module. */
 export type RedisStreamsMqModuleOptions = MqQueueOptions & MqModuleExtras;
 
 /** Makes the options, for `useClass` and `useExisting`. */

@@ -69,6 +69,7 @@ export class RedisStreamsMqModule implements OnModuleInit, OnApplicationShutdown
     }
   }
 
+  /** Options that are known when the module is defined; `name`, `isGlobal`, `endpoints` and the like among them. */
   static forRoot(options: RedisStreamsMqModuleOptions = {}): DynamicModule {
     const { extras, queue } = splitOptions(options);
     return define(extras, [], { provide: GIVEN_OPTIONS, useValue: queue });

@@ -42,7 +42,10 @@ export function streamContextOf(host: ArgumentsHost): StreamContext {
 export class StreamExecutionContext {
   private constructor(private readonly host: ArgumentsHost) {}
 
-  /** @throws MqError `MQ_NOT_A_MESSAGE` when `host` is of a request: ask `isStreamContext(host)` first. */
+  /**
+   * The message that an enhancer runs for.
+   * @throws MqError `MQ_NOT_A_MESSAGE` when `host` is of a request: ask `isStreamContext(host)` first.
+   */
   static create(host: ArgumentsHost): StreamExecutionContext {
     if (isStreamContext(host)) return new StreamExecutionContext(host);
     throw new MqError(

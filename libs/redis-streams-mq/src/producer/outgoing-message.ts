@@ -30,6 +30,7 @@ export interface SendOptions {
   timeoutMs?: number;
 }
 
+/** One message of a batch: its payload, and what else is said about it. */
 export interface OutgoingMessage<T = unknown> extends SendOptions {
   payload: T;
 }

@@ -25,9 +25,11 @@ export interface SendResult {
   readonly duplicate: boolean;
 }
 
+/** What became of one message of a batch. */
 export type BatchItemResult =
   ({ readonly status: 'sent' } & SendResult) | { readonly status: 'failed'; readonly error: MqError };
 
+/** What became of a batch. */
 export interface SendBatchResult {
   /** In the order of the messages given. */
   readonly results: readonly BatchItemResult[];

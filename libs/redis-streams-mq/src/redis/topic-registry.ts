@@ -8,6 +8,7 @@ import { asArray, asNumber, asText, asTextOrNull, asTexts } from './reply.js';
 import { call } from './script.js';
 import { partitionCreate, topicCreate } from './scripts/topic-create.script.js';
 
+/** What is kept about a topic. */
 export interface TopicMeta {
   readonly topic: string;
   readonly partitionCount: number;

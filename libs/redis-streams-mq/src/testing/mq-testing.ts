@@ -22,6 +22,7 @@ import {
 import { toBytes } from './server/values.js';
 import { VirtualClock } from './virtual-clock.js';
 
+/** When the time of a test begins, and how patient it is. */
 export interface MqTestingOptions {
   /**
    * Where time begins: milliseconds since the epoch, or a Date.
@@ -88,7 +89,10 @@ export class MqTesting {
     this.patienceMs = patienceMs;
   }
 
-  /** What the module calls in place of `composeMq`; `override` hands it over. */
+  /**
+   * What the module calls in place of `composeMq`; `override` hands it over.
+   * @internal
+   */
   readonly compose = (options: ResolvedMqOptions, deps: ComposeDeps): MqRuntime => {
     const engine = new InMemoryEngine(options, deps, this.clock, (work) => this.whileTimePasses(work));
     this.engines.set(deps.name, engine);
@@ -224,7 +228,7 @@ export class MqTesting {
 
   // ---- assertions
 
-  /** @throws AssertionError that says where the message is instead. */
+  /** That it was handled and acknowledged. @throws AssertionError that says where the message is instead. */
   async assertAcked(sent: SentMessage, selection: GroupSelection = {}): Promise<void> {
     const state = await this.stateOf(sent, selection);
     if (state.status !== 'acked') this.fail(sent, 'acknowledged', state);
