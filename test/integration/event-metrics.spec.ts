@@ -124,7 +124,7 @@ describe('a topic that is deleted', () => {
     expect(await seriesOf(third)).not.toEqual([]);
     await a.runtime.admin.deleteTopic(topic);
     // A process that only sends notices with its next message.
-    await expect(sender.producer.send(topic, { n: 0 })).rejects.toThrow();
+    await expect(sender.producer.send(topic, { n: 0 })).rejects.toMatchObject({ code: 'MQ_TOPIC_DELETED' });
     for (const registry of [first, second, third]) {
       await waitFor(async () => (await seriesOf(registry)).length === 0, { describe: 'the series to be gone' });
     }
