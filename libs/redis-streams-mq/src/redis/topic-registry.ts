@@ -109,10 +109,6 @@ export class TopicRegistry {
     return { names: [...new Set(asTexts(reply[1]))].sort(), cursor: asText(reply[0]) };
   }
 
-  async count(): Promise<number> {
-    return asNumber(await this.deps.connection.send('SCARD', this.deps.keys.topics));
-  }
-
   /** Whether its meta is not there because it was deleted on purpose. */
   async isDeleted(topic: string): Promise<boolean> {
     const { connection, keys } = this.deps;

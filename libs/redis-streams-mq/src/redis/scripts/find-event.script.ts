@@ -18,9 +18,8 @@ export const findEvent: Script<'stream', 'eventId' | 'from' | 'to' | 'limit', Fi
 -- Looks for the first entry with that event id (as it is on the wire) from one id to another, at most limit entries far:
 -- the payloads stay on the server. Returns { looked at, last id or '' at the end of the range, { entry } or {} }. Writes nothing.
 ${WALK}
-local last, found = '', {}
-local seen, isWhole = walk(stream, from, to, tonumber(limit), function(entry)
-  last = entry[1]
+local found = {}
+local seen, last, more = walk(stream, from, to, tonumber(limit), 'XRANGE', function(entry)
   for f = 1, #entry[2] - 1, 2 do
     if entry[2][f] == 'eventId' and entry[2][f + 1] == eventId then
       found[1] = entry
@@ -28,7 +27,7 @@ local seen, isWhole = walk(stream, from, to, tonumber(limit), function(entry)
     end
   end
 end)
-return { seen, isWhole and '' or last, found }`,
+return { seen, more == 1 and last or '', found }`,
   decode: (reply) => {
     const [scanned, last, found] = asArray(reply);
     const [entry] = asArray(found);

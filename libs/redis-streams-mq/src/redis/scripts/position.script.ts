@@ -1,9 +1,7 @@
 import { asArray, asNumber, asText } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
 import { IS_BEFORE } from './stream-ids.js';
-
-/** A page's payloads come along into the script: it ends early once they are a megabyte. */
-const MAX_BYTES = 1_048_576;
+import { WALK } from './stream-walk.js';
 
 export interface WalkReply {
   readonly count: number;
@@ -12,29 +10,6 @@ export interface WalkReply {
   /** Whether the range may go on behind it. */
   readonly more: boolean;
 }
-
-/**
- * Visits entries from `from` on, at most limit, to `to`; in reverse from the newer to the older. Pages grow, so that big
- * payloads end it early.
- */
-const WALK = `local function walk(key, from, to, limit, command, visit)
-  local seen, bytes, size, last = 0, 0, 1, false
-  while seen < limit do
-    local asked = math.min(size, limit - seen)
-    local entries = redis.call(command, key, from, to, 'COUNT', asked)
-    for _, entry in ipairs(entries) do
-      visit(entry, seen)
-      seen = seen + 1
-      last = entry[1]
-      for f = 1, #entry[2] do bytes = bytes + #entry[2][f] end
-    end
-    if #entries < asked then return seen, last, 0 end
-    if bytes > ${MAX_BYTES} then break end
-    from = '(' .. last
-    size = size * 4
-  end
-  return seen, last, 1
-end`;
 
 export const walkStream: Script<'stream', 'from' | 'to' | 'limit' | 'reverse', WalkReply> = defineScript({
   name: 'walk-stream',

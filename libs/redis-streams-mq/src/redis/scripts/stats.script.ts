@@ -111,10 +111,10 @@ local function undeliveredOf(stream, info, position, reported, limit)
   if not first or not isBefore(position, info['last-generated-id']) then return 0, 'exact', '' end
   if isBefore(position, first) then return info.length, 'exact', first end
   local oldest = ''
-  local counted, isWhole = walk(stream, '(' .. position, '+', math.max(1, limit), function(entry)
+  local counted, _, more = walk(stream, '(' .. position, '+', math.max(1, limit), 'XRANGE', function(entry)
     if oldest == '' then oldest = entry[1] end
   end)
-  if isWhole then return counted, 'exact', oldest end
+  if more == 0 then return counted, 'exact', oldest end
   if reported and reported >= counted then return math.min(reported, info.length), 'reported', oldest end
   return counted, 'at-least', oldest
 end`;
@@ -264,10 +264,10 @@ if has('retryStream', retryStream, 'stream') then
     reply[14] = known.pending
     reply[15] = oldestOf(retryStream)
   end
-  local _, isWhole = walk(retryStream, '-', '+', 100, function(entry)
+  local _, _, more = walk(retryStream, '-', '+', 100, 'XRANGE', function(entry)
     older(entry[2][1] == 'origin' and entry[2][2] or entry[1])
   end)
-  if not isWhole then reply[20] = 0 end
+  if more == 1 then reply[20] = 0 end
 end
 if has('retry', retry, 'zset') then
   reply[16] = redis.call('ZCARD', retry)
