@@ -95,6 +95,7 @@ describe('every option is documented with its kebab-case name and its default, a
       concurrency: true,
       ordering: true,
       instance: true,
+      autoStart: true,
       schema: true,
     } satisfies Record<keyof StreamHandlerExtras, true>;
     const ofModule = {

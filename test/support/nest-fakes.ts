@@ -71,6 +71,7 @@ export function fakeRuntime(
     deadLetters: { part: `dead letters of ${name}` },
     metrics: { part: `metrics of ${name}` },
     health,
+    control: { handlers: [], start: () => undefined, stop: async () => undefined, pause: async () => undefined },
     connect: record('connect'),
     stop: record('stop'),
     close: record('close'),

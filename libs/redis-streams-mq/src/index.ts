@@ -9,15 +9,18 @@ export type {
   RedisStreamsMqModuleOptions,
 } from './nest/module-options.js';
 export type { MqEndpointsOptions } from './nest/endpoints/endpoint-options.js';
-export { InjectDeadLetterQueue, InjectMqAdmin, InjectMqProducer } from './nest/inject.decorators.js';
+export { InjectDeadLetterQueue, InjectMqAdmin, InjectMqHandlers, InjectMqProducer } from './nest/inject.decorators.js';
 export {
   getDeadLetterQueueToken,
   getMqAdminToken,
+  getMqHandlersToken,
   getMqHealthToken,
   getMqMetricsToken,
   getMqProducerToken,
 } from './nest/tokens.js';
 
+export { MqHandlers } from './nest/mq-handlers.js';
+export type { HandlerFilter, HandlerStatus } from './nest/mq-handlers.js';
 export { StreamHandler } from './nest/stream-handler.decorator.js';
 export type { StreamHandlerConfig, StreamHandlerExtras } from './nest/stream-handler.decorator.js';
 export { defineTopic } from './core/topic.js';

@@ -7,7 +7,7 @@ import type { ResolvedMqOptions } from '../core/options.js';
 import type { Announcements } from '../redis/announcements.js';
 import type { Connections } from '../redis/connections.js';
 import type { TopicRegistry } from '../redis/topic-registry.js';
-import { GroupConsumer, type PartitionLoop, type RetrySchedule } from './group-consumer.js';
+import { GroupConsumer, type HandlerState, type PartitionLoop, type RetrySchedule } from './group-consumer.js';
 import { RateLimiter } from './rate-limiter.js';
 import { Slots } from './slots.js';
 import { Turns } from './turns.js';
@@ -153,8 +153,36 @@ export class MqConsumer {
     ];
   }
 
-  /** Begins to consume; returns at once, also with Redis away. A second call does nothing. */
-  start(handlers: readonly HandlerDefinition[]): void {
+  /** The handlers given to `start`, and what they do at present. */
+  get handlers(): readonly {
+    readonly topic: string;
+    readonly group: string;
+    readonly state: HandlerState;
+    readonly partitions: number;
+  }[] {
+    return this.groups.flatMap((group) =>
+      group.topics.map((topic) => ({
+        topic,
+        group: group.group,
+        state: this.state === 'started' ? group.stateOf(topic) : ('stopped' as const),
+        partitions: [...group.consumers].filter(({ lease }) => lease.terms.topic === topic).length,
+      })),
+    );
+  }
+
+  /** The part of a group that one handler has; `undefined` for one that is not there. */
+  groupOf({ topic, group }: { readonly topic: string; readonly group: string }): GroupConsumer | undefined {
+    return this.groups.find((each) => each.group === group && each.topics.includes(topic));
+  }
+
+  /**
+   * Begins to consume; returns at once, also with Redis away. A second call does nothing.
+   * @param isStopped - handlers that are not to run until they are started.
+   */
+  start(
+    handlers: readonly HandlerDefinition[],
+    isStopped: (handler: HandlerDefinition) => boolean = () => false,
+  ): void {
     if (this.state !== 'new') return;
     this.state = 'started';
     if (handlers.length === 0) return;
@@ -190,6 +218,7 @@ export class MqConsumer {
           ...(kind.startsWith('dlq:') ? { ...ofLetters, letters } : { retention, letters: undefined }),
           group: [...topics.values()][0]!.group,
           handlers: topics,
+          stoppedTopics: new Set([...topics.values()].filter(isStopped).map(({ topic }) => topic)),
           keeper,
           slots,
           turns,

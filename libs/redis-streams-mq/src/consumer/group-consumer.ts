@@ -1,8 +1,8 @@
 import type { Member } from '../core/assignment.js';
-import type { Clock } from '../core/clock.js';
+import { pause, type Clock } from '../core/clock.js';
 import { MqError } from '../core/errors.js';
 import type { MqEvents, PartitionRef } from '../core/events.js';
-import type { HandlerDefinition } from '../core/handler.js';
+import type { HandlerDefinition, PartitionShare } from '../core/handler.js';
 import type { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import type { Announcements } from '../redis/announcements.js';
@@ -16,6 +16,7 @@ import { startPosition } from './group-position.js';
 import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
+import { HandlerGate } from './handler-gate.js';
 import type { InFlight } from './in-flight.js';
 import { LeaseClient } from './lease-client.js';
 import type { Lease, LeaseTerms } from './lease.js';
@@ -44,6 +45,8 @@ export interface GroupConsumerDeps {
   readonly group: string;
   /** One per topic. */
   readonly handlers: ReadonlyMap<string, HandlerDefinition>;
+  /** Topics whose handlers are not to run until they are started. */
+  readonly stoppedTopics: ReadonlySet<string>;
   readonly instance: string;
   readonly connections: Connections;
   readonly keys: Keys;
@@ -68,14 +71,23 @@ export interface GroupConsumerDeps {
   readonly blockingReaders: Slots;
 }
 
+/** What becomes of the messages of a handler in this instance: they are handled, they wait here, or others have them. */
+export type HandlerState = 'running' | 'paused' | 'stopped';
+
+const LOOK_MS = 10;
+
 /** One consumer group in this instance: its ownership, its reader, and the partitions it owns. */
 export class GroupConsumer {
   private readonly ownership: Ownership;
   private readonly partitions = new Map<Lease, PartitionConsumer>();
   /** One for all partitions; in Cluster one each, since a blocking call can name one slot only. */
   private readonly readers = new Map<PartitionConsumer | null, Reader>();
+  /** What this instance consumes at present. */
+  private readonly subscriptions: Map<string, PartitionShare>;
+  private readonly gates: ReadonlyMap<string, HandlerGate>;
   private readonly knownCounts = new Map<string, number>();
   private readonly warned = new Set<string>();
+  private hasStopped = false;
   /** Streams on which this process has had the group, and their topics. */
   private readonly seen = new Map<string, string>();
 
@@ -83,9 +95,10 @@ export class GroupConsumer {
     const { group, instance, connections, keys, clock, events, options, handlers } = deps;
     // Membership ends before a dead member's leases do, so that its partitions have heirs when they become free.
     const memberTtlMs = options.leaseTtlMs - options.renewIntervalMs;
-    const subscriptions: Member['subscriptions'] = new Map(
-      [...handlers.values()].map((h) => [h.topic, h.options.share]),
-    );
+    const started = [...handlers.values()].filter(({ topic }) => !deps.stoppedTopics.has(topic));
+    this.subscriptions = new Map(started.map((h) => [h.topic, h.options.share]));
+    this.gates = new Map([...handlers.keys()].map((topic) => [topic, new HandlerGate()]));
+    const { subscriptions } = this;
     const self: Member = { id: instance, cap: options.maxLeasedPartitionsPerConsumer, subscriptions };
     this.ownership = new Ownership({
       ...deps,
@@ -109,13 +122,17 @@ export class GroupConsumer {
         ttlMs: memberTtlMs,
       }),
       rebalanceIntervalMs: Math.min(options.rebalanceIntervalMs, Math.floor(memberTtlMs / 3)),
-      topics: handlers,
+      topics: subscriptions,
       handOverTimeoutMs: (topic) => handlers.get(topic)?.options.handlerTimeoutMs || options.drainTimeoutMs,
       partitionsOf: (topics) => this.partitionsOf(topics),
       consume: (lease) => this.consume(lease),
       onEnded: (lease) => this.ended(lease),
       events,
     });
+  }
+
+  get topics(): readonly string[] {
+    return [...this.deps.handlers.keys()];
   }
 
   get group(): string {
@@ -164,12 +181,48 @@ export class GroupConsumer {
     ];
   }
 
+  stateOf(topic: string): HandlerState {
+    if (!this.subscriptions.has(topic)) return 'stopped';
+    return this.gates.get(topic)?.isOpen === false ? 'paused' : 'running';
+  }
+
+  /** Consumes `topic` again after `stopTopic`, and goes on after `pauseTopic`. */
+  startTopic(topic: string): void {
+    const handler = this.deps.handlers.get(topic);
+    if (handler === undefined) return;
+    this.gates.get(topic)?.open();
+    if (this.subscriptions.has(topic)) return;
+    this.subscriptions.set(topic, handler.options.share);
+    this.ownership.topicsChanged();
+  }
+
+  /** Gives up the partitions of `topic` in order; resolves when none is left and none of its calls runs. */
+  async stopTopic(topic: string): Promise<void> {
+    this.subscriptions.delete(topic);
+    this.ownership.topicsChanged();
+    await this.until(() => this.subscriptions.has(topic) || !this.ownership.holds(topic));
+  }
+
+  /** Begins no call for `topic`, keeps its partitions; resolves when none of its calls runs. */
+  async pauseTopic(topic: string): Promise<void> {
+    const gate = this.gates.get(topic);
+    gate?.close();
+    const isBusy = (): boolean =>
+      [...this.partitions.values()].some(({ lease, busyForMs }) => lease.terms.topic === topic && busyForMs !== null);
+    await this.until(() => gate?.isOpen !== false || !isBusy());
+  }
+
+  private async until(isSo: () => boolean): Promise<void> {
+    while (!this.hasStopped && !isSo()) await pause(this.deps.clock, LOOK_MS);
+  }
+
   start(): void {
     if (!this.deps.connections.isCluster) this.openReader(null);
     this.ownership.start();
   }
 
   async stop(drainTimeoutMs: number): Promise<void> {
+    this.hasStopped = true;
     await this.ownership.stop(drainTimeoutMs);
     await Promise.all([...this.readers.values()].map((reader) => reader.stop()));
   }
@@ -196,6 +249,7 @@ export class GroupConsumer {
       ...deps,
       handler,
       lease,
+      gate: this.gates.get(topic)!,
       rateLimiter: deps.rateLimiters.get(handler.options),
       consumer: deps.instance,
       connection,

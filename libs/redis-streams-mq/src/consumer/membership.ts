@@ -19,17 +19,15 @@ export interface MembershipDeps {
 
 /** One instance's membership of one group. */
 export class Membership {
-  private readonly about: string;
-
-  constructor(private readonly deps: MembershipDeps) {
-    this.about = describeMember(deps.self);
-  }
+  constructor(private readonly deps: MembershipDeps) {}
 
   /** Says that this instance lives, and returns all that do, itself included. */
   async beat(): Promise<Member[]> {
     const { connection, keys, clock, serverClock, self, ttlMs } = this.deps;
     const sentAt = clock.now();
-    const reply = await connection.run(call(heartbeat, keys, { instance: self.id, about: this.about, ttl: ttlMs }));
+    const reply = await connection.run(
+      call(heartbeat, keys, { instance: self.id, about: describeMember(self), ttl: ttlMs }),
+    );
     serverClock.observe(reply.now, sentAt);
     return [...reply.members].map(([id, about]) => parseMember(id, about));
   }

@@ -36,7 +36,7 @@ export interface OwnershipDeps {
   readonly keeper: LeaseKeeper;
   readonly announcements: Announcements;
   readonly rebalanceIntervalMs: number;
-  /** Topics that this instance has handlers for. */
+  /** Topics that this instance consumes; handlers may be stopped and started. */
   readonly topics: ReadonlyMap<string, unknown>;
   /** How long a hand-over waits for the running handler of `topic`, in milliseconds. */
   readonly handOverTimeoutMs: (topic: string) => number;
@@ -164,6 +164,19 @@ export class Ownership {
     announcements.publish({ type: 'left', group: announcedAs, instance });
   }
 
+  /** The topics of this instance have changed: it says so, and takes or gives up what follows. */
+  topicsChanged(): void {
+    this.reconcileSoon();
+  }
+
+  /** Whether a partition of `topic` is owned or being acquired, or code of the user still runs for it. */
+  holds(topic: string): boolean {
+    const isOfTopic = (id: string): boolean =>
+      this.partitions.some((ref) => ref.topic === topic && partitionId(ref.topic, ref.partition) === id);
+    const owned = [...this.owned.values()].some(({ lease }) => lease.terms.topic === topic);
+    return owned || [...this.acquiring.keys(), ...this.closing].some(isOfTopic);
+  }
+
   /** One look at members and leases, and what follows from it. Returns when to look again, in milliseconds. */
   async runOnce(): Promise<number> {
     const { membership, rebalanceIntervalMs } = this.deps;
@@ -216,6 +229,9 @@ export class Ownership {
         else if (owner !== null && owner !== instance && alive.has(owner) && mine.leaving === undefined) {
           givenUp++;
           this.handOver(id, mine, () => owner);
+        } else if (!this.deps.topics.has(ref.topic) && mine.leaving === undefined) {
+          givenUp++;
+          this.handOver(id, mine, NO_HEIR);
         }
         continue;
       }
@@ -260,6 +276,7 @@ export class Ownership {
   private acquirePartition(ref: PartitionRef): Promise<void> {
     const id = partitionId(ref.topic, ref.partition);
     if (this.owned.has(id) || this.closing.has(id) || this.stopping.signal.aborted) return Promise.resolve();
+    if (!this.deps.topics.has(ref.topic)) return Promise.resolve();
     let pending = this.acquiring.get(id);
     if (pending === undefined) {
       pending = this.acquireNow(id, ref).finally(() => this.acquiring.delete(id));

@@ -8,6 +8,7 @@ import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
 import { markCrash, unmarkCrash } from '../redis/scripts/pending.script.js';
 import { deadLetterMetadata } from './dead-letter-metadata.js';
+import type { HandlerGate } from './handler-gate.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
 import type { RateLimiter } from './rate-limiter.js';
@@ -27,6 +28,8 @@ export interface PartitionWorkerDeps {
   /** How many handlers may run at once in the instance. */
   readonly slots: Slots;
   readonly turns: Turns;
+  /** Closed while the handler is paused. */
+  readonly gate: HandlerGate;
   /** Shared by all partitions of the handler. */
   readonly rateLimiter?: RateLimiter | undefined;
   /** Of a handler of dead letters. */
@@ -127,7 +130,7 @@ export class PartitionWorker {
   }
 
   private async run(): Promise<void> {
-    const { queue, settler, slots, turns, clock, ackFlushMs, rateLimiter } = this.deps;
+    const { queue, settler, slots, turns, clock, ackFlushMs, rateLimiter, gate } = this.deps;
     /** It was this worker's turn with the rate limiter; those who wait there still do not go before it. */
     let hasWaited = false;
     while (!this.isOver) {
@@ -143,6 +146,11 @@ export class PartitionWorker {
       }
       if (turns.isOver) {
         await turns.next();
+        continue;
+      }
+      if (!gate.isOpen) {
+        settler.flush();
+        await gate.opened(this.stopping.signal);
         continue;
       }
       if (rateLimiter !== undefined && !hasWaited && !rateLimiter.isFree) {
@@ -171,8 +179,8 @@ export class PartitionWorker {
 
   /** Everything may have changed while this waited for its turn, and the process may have been frozen. */
   private takeNow(): Entry | undefined {
-    const { lease, queue, rateLimiter } = this.deps;
-    if (this.isOver) return undefined;
+    const { lease, queue, rateLimiter, gate } = this.deps;
+    if (this.isOver || !gate.isOpen) return undefined;
     if (!lease.isTrusted) {
       lease.lose('expired');
       return undefined;

@@ -123,6 +123,8 @@ export interface HandlerDefinition {
   readonly group: string;
   /** `Class.method`, for logs and errors. */
   readonly name: string;
+  /** `false`: it does not run until it is started; absent: the module's `autoStart` decides. */
+  readonly autoStart?: boolean | undefined;
   /** Partitions of the topic, should it have to be created; absent: the module's default. */
   readonly partitionCount?: number | undefined;
   readonly options: ResolvedHandlerOptions;

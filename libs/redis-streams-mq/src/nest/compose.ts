@@ -5,7 +5,6 @@ import { MqConsumer } from '../consumer/consumer.js';
 import { pause, systemClock, type Clock } from '../core/clock.js';
 import { MqInvalidOptionsError, MqRedisError } from '../core/errors.js';
 import { MqEvents } from '../core/events.js';
-import type { HandlerDefinition } from '../core/handler.js';
 import { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
@@ -334,8 +333,16 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
         throw error;
       }
     },
-    async start(handlers: readonly HandlerDefinition[]): Promise<void> {
-      consumer.start(handlers);
+    async start(handlers, isStopped): Promise<void> {
+      consumer.start(handlers, isStopped);
+    },
+    control: {
+      get handlers() {
+        return consumer.handlers;
+      },
+      start: (handler) => consumer.groupOf(handler)?.startTopic(handler.topic),
+      stop: async (handler) => consumer.groupOf(handler)?.stopTopic(handler.topic),
+      pause: async (handler) => consumer.groupOf(handler)?.pauseTopic(handler.topic),
     },
     stop: () => consumer.stop(options.drainTimeoutMs),
     async close(): Promise<void> {

@@ -113,6 +113,9 @@ class Exploration {
     const { resolved: options, problems } = resolveHandlerOptions(subscription.options, owner.options, found.name);
     this.problems.push(...problems);
     const schemas = new Set(topics.map((topic) => subscription.schema ?? topic.schema));
+    if (subscription.autoStart !== undefined && typeof subscription.autoStart !== 'boolean') {
+      this.problems.push(`${found.name}: autoStart must be true or false`);
+    }
     if (subscription.schema !== undefined && !isStandardSchema(subscription.schema)) {
       this.problems.push(`${found.name}: schema must be a Standard Schema: an object or function with "~standard"`);
     }
@@ -125,7 +128,8 @@ class Exploration {
     for (const { name: topic, schema, partitions: partitionCount } of topics) {
       const invoke = invokers.get(subscription.schema ?? schema);
       if (invoke === undefined || !this.claim(found, subscription, topic, group)) continue;
-      const definition = { topic, group, name: found.name, partitionCount, options, invoke };
+      const { autoStart } = subscription;
+      const definition = { topic, group, name: found.name, autoStart, partitionCount, options, invoke };
       const ofLetters = deadLetters && { ...deadLetters, ofGroup: subscription.group ?? null };
       definitions.push(ofLetters === undefined ? definition : { ...definition, deadLetters: ofLetters });
     }

@@ -1,5 +1,5 @@
 import { Inject } from '@nestjs/common';
-import { getDeadLetterQueueToken, getMqAdminToken, getMqProducerToken } from './tokens.js';
+import { getDeadLetterQueueToken, getMqAdminToken, getMqHandlersToken, getMqProducerToken } from './tokens.js';
 
 type InjectDecorator = PropertyDecorator & ParameterDecorator;
 
@@ -32,4 +32,13 @@ export function InjectMqAdmin(name?: string): InjectDecorator {
  */
 export function InjectDeadLetterQueue(name?: string): InjectDecorator {
   return Inject(getDeadLetterQueueToken(name));
+}
+
+/**
+ * Injects the handlers of a module instance, to start, stop and pause them.
+ *
+ * @publicApi
+ */
+export function InjectMqHandlers(name?: string): InjectDecorator {
+  return Inject(getMqHandlersToken(name));
 }

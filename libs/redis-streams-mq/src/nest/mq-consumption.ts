@@ -51,15 +51,17 @@ export class MqConsumption {
   }
 
   private async startInstance(instance: MqInstance, handlers: readonly HandlerDefinition[]): Promise<void> {
-    const { runtime, options, logger } = instance;
+    const { options, logger } = instance;
+    const { handlers: control } = instance;
+    control.found(handlers, () => this.watchSigterm(logger));
     for (const { name, topic, group } of handlers) logger.log('handler found', { handler: name, topic, group });
-    if (!options.enabled || !options.autoStart) {
+    const isWanted = options.autoStart || handlers.some(({ autoStart }) => autoStart);
+    if (!options.enabled || !isWanted) {
       const reason = options.enabled ? 'autoStart is false' : 'enabled is false';
       logger.log('handlers are not started', { reason, handlers: handlers.length });
       return;
     }
-    await runtime.start(handlers);
-    if (handlers.length > 0) this.watchSigterm(logger);
+    await control.begin();
   }
 
   private async stopAll(): Promise<void> {

@@ -3,6 +3,7 @@ import { MqInvalidOptionsError } from '../core/errors.js';
 import type { MetricsRegistry } from '../metrics/shared-metrics.js';
 import type { HandlerOwner } from './handler-explorer.js';
 import { DEFAULT_INSTANCE } from './instance-name.js';
+import type { MqHandlers } from './mq-handlers.js';
 import type { MqRuntime } from './runtime.js';
 
 /** One use of `forRoot` or `forRootAsync`. */
@@ -10,6 +11,7 @@ export interface MqInstance extends HandlerOwner {
   readonly name: string;
   readonly runtime: MqRuntime;
   readonly registry: MetricsRegistry;
+  readonly handlers: MqHandlers;
 }
 
 /** The module instances of one application. */

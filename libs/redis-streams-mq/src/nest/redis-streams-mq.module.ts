@@ -27,12 +27,14 @@ import {
   type RedisStreamsMqModuleOptions,
 } from './module-options.js';
 import { MqConsumption } from './mq-consumption.js';
+import { MqHandlers } from './mq-handlers.js';
 import { MqInstances, type MqInstance } from './mq-instances.js';
 import { NestMqLogger } from './mq-logger.js';
 import type { MqRuntime } from './runtime.js';
 import {
   getDeadLetterQueueToken,
   getMqAdminToken,
+  getMqHandlersToken,
   getMqHealthToken,
   getMqMetricsToken,
   getMqProducerToken,
@@ -117,6 +119,11 @@ function define(
     part(getMqProducerToken(name), ({ producer }) => producer),
     part(getMqAdminToken(name), ({ admin }) => admin),
     part(getDeadLetterQueueToken(name), ({ deadLetters }) => deadLetters),
+    {
+      provide: getMqHandlersToken(name),
+      useFactory: ({ handlers }: MqInstance) => handlers,
+      inject: [THIS_INSTANCE],
+    },
     part(getMqHealthToken(name), ({ health }) => health),
     part(getMqMetricsToken(name), ({ metrics }) => metrics),
   ];
@@ -151,7 +158,8 @@ function makeInstance(
   const logger = new NestMqLogger(name);
   const { registry = defaultRegistry, globalEnhancers = true } = extras;
   const runtime: MqRuntime = compose(options, { name, logger, registry });
-  const instance: MqInstance = { name, runtime, options, logger, registry, globalEnhancers };
+  const handlers = new MqHandlers(runtime, options);
+  const instance: MqInstance = { name, runtime, options, logger, registry, globalEnhancers, handlers };
   instances.add(instance);
   new LogListener(runtime.events, logger, systemClock).start();
   return instance;

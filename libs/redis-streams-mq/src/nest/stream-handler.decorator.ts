@@ -19,6 +19,13 @@ export interface StreamHandlerExtras extends StreamHandlerOptions {
   readonly instance?: string;
 
   /**
+   * `false`: the handler takes no messages until `MqHandlers.start()` is called for it.
+   *
+   * @defaultValue the module's `autoStart`
+   */
+  readonly autoStart?: boolean;
+
+  /**
    * Standard Schema (zod, valibot, arktype, ...) of the payload. The handler gets what the schema makes of it. What it
    * refuses is a dead letter (`validation`) at once, with the issues; when the schema itself throws, the message is retried.
    * It is asked after the guards, before the pipes, and goes before the schema of a topic's definition.
@@ -41,6 +48,7 @@ export interface StreamSubscription {
   readonly group: string | undefined;
   readonly instance: string;
   readonly schema: StandardSchema | undefined;
+  readonly autoStart: boolean | undefined;
   readonly options: StreamHandlerOptions;
   /** Of `@DeadLetterHandler`; `group` is then the one whose letters are meant. */
   readonly deadLetters?: Omit<DeadLetterSubscription, 'ofGroup'>;
@@ -120,9 +128,9 @@ function isConfig(first: unknown): first is StreamHandlerConfig<AnyTopic> {
 }
 
 function toSubscription(config: StreamHandlerConfig<AnyTopic>): StreamSubscription {
-  const { topic, group, instance = DEFAULT_INSTANCE, schema, ...options } = config;
+  const { topic, group, instance = DEFAULT_INSTANCE, schema, autoStart, ...options } = config;
   const topics = Array.isArray(topic) ? (topic as readonly AnyTopic[]) : [topic as AnyTopic];
-  return { topics: topics.map(toTopic), group, instance, schema, options };
+  return { topics: topics.map(toTopic), group, instance, schema, autoStart, options };
 }
 
 /** What is no topic stays as it is, for the explorer to report. */

@@ -4,6 +4,7 @@ import { DeadLetterQueue } from '../dlq/dead-letter-queue.js';
 import { MqHealth } from '../health/health.js';
 import { MqMetrics } from '../metrics/metrics.js';
 import { MqProducer } from '../producer/producer.js';
+import { MqHandlers } from './mq-handlers.js';
 import { DEFAULT_INSTANCE } from './instance-name.js';
 
 /** Classes are the tokens of the default instance; others have the class's name and theirs, as it then stands in Nest's errors. */
@@ -55,4 +56,13 @@ export function getMqHealthToken(name: string = DEFAULT_INSTANCE): InjectionToke
  */
 export function getMqMetricsToken(name: string = DEFAULT_INSTANCE): InjectionToken<MqMetrics | null> {
   return tokenOf(MqMetrics, 'MqMetrics', name);
+}
+
+/**
+ * Token of the handlers of a module instance; `MqHandlers` itself for the instance without a name.
+ *
+ * @publicApi
+ */
+export function getMqHandlersToken(name: string = DEFAULT_INSTANCE): InjectionToken<MqHandlers> {
+  return tokenOf(MqHandlers, 'MqHandlers', name);
 }

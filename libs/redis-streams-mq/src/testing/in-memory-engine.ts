@@ -39,6 +39,7 @@ export class InMemoryEngine {
   private life: Life;
   private handlerEvents = 0;
   private started: readonly HandlerDefinition[] | undefined;
+  private isStopped: (handler: HandlerDefinition) => boolean = () => false;
 
   constructor(
     options: ResolvedMqOptions,
@@ -137,7 +138,7 @@ export class InMemoryEngine {
       health: part('health'),
       metrics: metrics === null ? null : delegate(() => this.life.runtime.metrics ?? metrics),
       connect: (use) => this.whileTimePasses(this.life.runtime.connect(use)),
-      start: (handlers) => this.start(handlers),
+      start: (handlers, isStopped) => this.start(handlers, isStopped),
       stop: () => this.whileTimePasses(this.life.runtime.stop()),
       close: () => this.whileTimePasses(this.life.runtime.close()),
     };
@@ -148,10 +149,14 @@ export class InMemoryEngine {
   }
 
   /** Resolves when every partition that the handlers can have is owned. */
-  private async start(handlers: readonly HandlerDefinition[]): Promise<void> {
+  private async start(
+    handlers: readonly HandlerDefinition[],
+    isStopped: (handler: HandlerDefinition) => boolean = this.isStopped,
+  ): Promise<void> {
     this.started = handlers;
+    this.isStopped = isStopped;
     const { life } = this;
-    const groups = new Set(handlers.map(({ group }) => group));
+    const groups = new Set(handlers.filter((handler) => !isStopped(handler)).map(({ group }) => group));
     const owned = new Promise<void>((resolve) => {
       const off = this.events.on('rebalanced', ({ group }) => {
         groups.delete(group);
@@ -161,7 +166,10 @@ export class InMemoryEngine {
       });
       if (groups.size === 0) resolve();
     });
-    await life.runtime.start(handlers.map((handler) => this.watched(handler, life)));
+    await life.runtime.start(
+      handlers.map((handler) => this.watched(handler, life)),
+      isStopped,
+    );
     await this.whileTimePasses(owned);
   }
 
