@@ -8,7 +8,6 @@
 const shared = {
   '@types/express': '^5.0.0',
   '@types/node': '^20.19.0',
-  '@willsoto/nestjs-prometheus': '^6.1.1',
   fengari: '^0.1.4',
   'prom-client': '^15.1.3',
   'reflect-metadata': '^0.2.2',

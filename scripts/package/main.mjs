@@ -1,6 +1,6 @@
 // Packs the library, installs the tarball where users would, and looks whether it works there: `npm run test:package`.
 // `-- --only nest11-cjs` runs the cells whose name has all of these words, `-- --keep` leaves the folder.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -56,16 +56,18 @@ try {
 }
 if (results.some(({ error }) => error)) process.exitCode = 1;
 
+/** Built anew in a folder of its own, so that nothing of an earlier build is in it. */
 async function pack() {
   console.log('building and packing ...');
-  await run(
-    [process.execPath, join(root, 'node_modules/typescript/bin/tsc'), '-b', join(library, 'tsconfig.build.json')],
-    {
-      cwd: root,
-      timeoutMs: 300_000,
-    },
-  );
-  const { output } = await run(npm('pack', '--json', '--pack-destination', folder), { cwd: library });
+  const staging = join(folder, 'library');
+  for (const file of ['package.json', 'README.md', 'LICENSE']) cpSync(join(library, file), join(staging, file));
+  const out = ['--outDir', join(staging, 'dist'), '--tsBuildInfoFile', join(folder, 'tsbuildinfo')];
+  const project = join(library, 'tsconfig.build.json');
+  await run([process.execPath, join(root, 'node_modules/typescript/bin/tsc'), '-p', project, ...out], {
+    cwd: root,
+    timeoutMs: 300_000,
+  });
+  const { output } = await run(npm('pack', '--json', '--pack-destination', folder), { cwd: staging });
   const [packed] = JSON.parse(output.slice(output.indexOf('[\n')));
   const manifest = await import(join(library, 'package.json'), { with: { type: 'json' } });
   const dependencies = Object.keys(manifest.default.dependencies ?? {});

@@ -9,6 +9,7 @@ import { linesOf, parseLine, toLine, type ParsedLine } from './dead-letter-lines
 import { parsePlace, placeText } from './dead-letter-place.js';
 import type { DeadLetterReader } from './dead-letter-reader.js';
 
+/** What an import of dead letters did. */
 export interface ImportReport {
   readonly imported: number;
   /** There already, or imported before. */

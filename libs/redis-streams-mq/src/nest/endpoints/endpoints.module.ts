@@ -1,7 +1,6 @@
 import { Inject, Module, type DynamicModule, type Type } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { TerminusModule } from '@nestjs/terminus';
-import { PrometheusModule } from '@willsoto/nestjs-prometheus';
 import { MqInvalidOptionsError } from '../../core/errors.js';
 import { ConsumptionModule } from '../consumption.module.js';
 import { NestMqLogger } from '../mq-logger.js';
@@ -33,14 +32,14 @@ export class MqEndpointsModule {
     const everyModule = [...modules.values()];
     const own = everyModule.find(({ controllers }) => all.some(({ controller }) => controllers.has(controller)));
     const routes = getRoutes(everyModule.filter((module) => module !== own));
-    const hasPrometheus = everyModule.some(({ metatype }) => metatype === PrometheusModule);
+    const hasPrometheus = everyModule.some(isPrometheusModule);
 
     const problems: string[] = [];
     for (const { path, isExplicit, option, controller } of all) {
       const route = routes.get(path);
       const isOursByDefault = route !== undefined && Reflect.hasMetadata(DEFAULT_ENDPOINT, route.controller);
       const byRoute = route === undefined || (isOursByDefault && isExplicit) ? undefined : route.name;
-      const servedBy = byRoute ?? (hasPrometheus && path === '/metrics' ? PrometheusModule.name : undefined);
+      const servedBy = byRoute ?? (hasPrometheus && path === '/metrics' ? 'PrometheusModule' : undefined);
       if (servedBy === undefined) continue;
       if (isExplicit) {
         problems.push(`${option}: GET ${path} is served by ${servedBy} already; give another path, or leave it out`);
@@ -78,4 +77,12 @@ function endpoint(at: EndpointPath | null, make: (path: string) => Type): Endpoi
   const controller = make(at.path);
   if (!at.isExplicit) Reflect.defineMetadata(DEFAULT_ENDPOINT, true, controller);
   return { ...at, controller };
+}
+
+/**
+ * That of `@willsoto/nestjs-prometheus`, known by the token of its options: an application without it need not have it, and one
+ * that has another copy than ours has it all the same.
+ */
+function isPrometheusModule({ providers }: { readonly providers: ReadonlyMap<unknown, unknown> }): boolean {
+  return [...providers.keys()].some((token) => typeof token === 'symbol' && token.description === 'PROMETHEUS_OPTIONS');
 }
