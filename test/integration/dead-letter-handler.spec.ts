@@ -208,6 +208,32 @@ onEachKind('a handler of dead letters', (kind) => {
     expect(numbers.length + record.calls.length).toBeLessThan(60);
   }, 60_000);
 
+  it('ends with its topic, of which nothing stays behind', async () => {
+    const rejected = await startRejecting(kind, topic, ['g'], { defaultPartitionCount: 1 });
+    const { instance, deadLetters } = rejected;
+    await instance.producer.send(topic, 'x');
+    await lettersOf(rejected, topic, 1);
+    const lines: string[] = [];
+    for await (const line of deadLetters.export(topic)) lines.push(line);
+    await deadLetters.clear(topic);
+    await deadLetters.import(topic, lines);
+    const second = await kind.open(short);
+    const handled = await consumeLetters(second);
+    await waitFor(() => handled.length === 1);
+    await second.close();
+    const [of, ofLetters] = [kind.keys, kind.keys.ofDeadLetters()].map((keys) =>
+      keys.groupPartition(topic, 0, 'letters'),
+    );
+    const left = async (): Promise<string[]> => {
+      const all = [of!.dlq, of!.imports, ...Object.values(ofLetters!)];
+      const there = await Promise.all(all.map(async (key) => ((await kind.client.exists(key)) === 1 ? key : '')));
+      return [...new Set(there)].filter((key) => key !== '');
+    };
+    expect((await left()).length).toBeGreaterThan(4);
+    await instance.runtime.admin.deleteTopic(topic);
+    await expect(left()).resolves.toEqual([]);
+  });
+
   it('and several instances share its partitions, each letter handled by one of them', async () => {
     const rejected = await startRejecting(kind, topic, ['g'], { defaultPartitionCount: 4 });
     const { instance } = rejected;

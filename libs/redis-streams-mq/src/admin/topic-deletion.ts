@@ -1,4 +1,5 @@
 import { assertTopicName } from '../core/names.js';
+import { asTexts } from '../redis/reply.js';
 import { call } from '../redis/script.js';
 import { finishDeletion, markDeleted } from '../redis/scripts/topic-change.script.js';
 import { valueOf } from '../redis/spread.js';
@@ -76,8 +77,26 @@ export class TopicDeletion {
       await connection.send('UNLINK', ...ofGroups.slice(i, i + KEYS_PER_COMMAND));
     }
     const of = keys.partition(topic, partition);
-    await connection.send('UNLINK', of.delayed, of.delayedItems, of.delayedSeq, of.dlq);
+    await connection.send('UNLINK', of.delayed, of.delayedItems, of.delayedSeq, of.dlq, of.imports);
+    await this.deleteLetterGroups(topic, partition);
     await connection.send('UNLINK', of.stream, of.commit, of.activity, of.pausedAll);
     return { messages: stats!.length, deadLetters: stats!.deadLetters };
+  }
+
+  /** The groups that consumed the partition's dead letters; their activity names them. */
+  private async deleteLetterGroups(topic: string, partition: number): Promise<void> {
+    const { connection } = this.deps;
+    const keys = this.deps.keys.ofDeadLetters();
+    const of = keys.partition(topic, partition);
+    const groups = asTexts(await connection.send('HGETALL', of.activity)).filter((_, i) => i % 2 === 0);
+    for (const group of groups) {
+      const { retryStream, lease, epoch, retry, retryItems, crash, paused } = keys.groupPartition(
+        topic,
+        partition,
+        group,
+      );
+      await connection.send('UNLINK', retryStream, lease, epoch, retry, retryItems, crash, paused);
+    }
+    await connection.send('UNLINK', of.commit, of.activity, of.pausedAll);
   }
 }

@@ -1,0 +1,141 @@
+import { Injectable, UseGuards, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import {
+  DeadLetter,
+  DeadLetterHandler,
+  DeadLetterQueue,
+  isStreamContext,
+  MqProducer,
+  RedisStreamsMqModule,
+  StreamCtx,
+  StreamHandler,
+  type DeadLetterContext,
+} from 'nestjs-redis-streams-mq';
+import { blocksOf, diagnosticsOf } from '../support/doc-samples.js';
+import { queueOptions, TestApps } from '../support/nest-app.js';
+import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { waitFor } from '../support/wait-for.js';
+
+let redis: TestRedis;
+const apps = new TestApps();
+beforeAll(async () => {
+  redis = await startRedis();
+});
+afterEach(() => apps.closeAll());
+afterAll(() => redis.stop());
+
+@Injectable()
+class LetterGuard implements CanActivate {
+  canActivate(host: ExecutionContext): boolean {
+    if (!isStreamContext(host)) return true;
+    const { deadLetter } = host.switchToRpc().getContext<DeadLetterContext>();
+    return deadLetter === undefined || deadLetter.error?.message !== 'secret';
+  }
+}
+
+it('a method handles dead letters in the same pipeline as messages, of one group or of all', async () => {
+  const topic = uniqueName('topic');
+  @Injectable()
+  @UseGuards(LetterGuard)
+  class Orders {
+    readonly seen: string[] = [];
+    isRepaired = false;
+
+    @StreamHandler(topic, 'billing')
+    bill({ name }: { name: string }): void {
+      if (!this.isRepaired) throw new DeadLetter(name);
+      this.seen.push(`billed ${name}`);
+    }
+
+    @StreamHandler(topic, 'mail')
+    mail(): void {
+      throw new DeadLetter('no mail');
+    }
+
+    @DeadLetterHandler(topic)
+    onAny(payload: { name: string }, ctx: DeadLetterContext): void {
+      this.seen.push(`${ctx.group}: ${payload.name} of ${ctx.deadLetter.group}, ${ctx.deadLetter.reason}`);
+    }
+
+    @DeadLetterHandler(topic, 'billing', { deleteOnSuccess: true })
+    async onBilling(payload: { name: string }, @StreamCtx() ctx: DeadLetterContext): Promise<void> {
+      this.seen.push(`${ctx.group}: ${payload.name}`);
+      if (payload.name !== 'replayed') return;
+      this.isRepaired = true;
+      await ctx.replay({ payload: { name: 'edited' } });
+    }
+  }
+  const app = await apps.context({
+    imports: [
+      RedisStreamsMqModule.forRoot(
+        queueOptions(redis, { defaultDlqGroup: 'watchers', dlqConsumerSuffix: '.dead', defaultPartitionCount: 1 }),
+      ),
+    ],
+    providers: [Orders],
+  });
+  const { seen } = app.get(Orders);
+  const producer = app.get(MqProducer);
+  for (const name of ['deleted', 'secret']) await producer.send(topic, { name });
+  await waitFor(() => seen.length === 4);
+  await producer.send(topic, { name: 'replayed' });
+  await waitFor(() => seen.includes('billed edited'));
+  const deadLetters = app.get(DeadLetterQueue);
+  const errors = async (): Promise<(string | undefined)[]> =>
+    (await deadLetters.list(topic)).items.map(({ error }) => error?.message);
+  await waitFor(async () => (await errors()).length === 4);
+  expect((await errors()).toSorted()).toEqual(['no mail', 'no mail', 'no mail', 'secret']);
+  await waitFor(() => seen.filter((line) => line.startsWith('watchers')).length >= 4);
+  // What a letter was deleted or replayed before, the other group does not get.
+  expect(seen).toEqual(
+    expect.arrayContaining([
+      'watchers: deleted of mail, rejected',
+      'watchers: secret of mail, rejected',
+      'watchers: replayed of mail, rejected',
+      'billing.dead: deleted',
+      'billing.dead: replayed',
+      'billed edited',
+    ]),
+  );
+  expect(seen.filter((line) => line.includes('secret'))).toEqual(['watchers: secret of mail, rejected']);
+});
+
+it('refuses the boot with all that is wrong with handlers of dead letters', async () => {
+  @Injectable()
+  class Wrong {
+    @DeadLetterHandler('orders')
+    one(): void {}
+    @DeadLetterHandler('orders')
+    two(): void {}
+    @DeadLetterHandler('orders', 'a:b')
+    three(): void {}
+    @DeadLetterHandler('orders', 'x'.repeat(248))
+    four(): void {}
+    @DeadLetterHandler([], 'g', { maxReplays: -1, deleteOnSuccess: 'yes' as never, retryMaxAttempts: 0 })
+    five(): void {}
+    @StreamHandler('orders', 'dlq-group')
+    six(): void {}
+  }
+  const boot = apps.context({
+    imports: [RedisStreamsMqModule.forRoot(queueOptions(redis))],
+    providers: [Wrong],
+  });
+  const { problems } = (await boot.catch((error: unknown) => error)) as { problems: string[] };
+  expect(problems).toEqual(
+    expect.arrayContaining([
+      expect.stringContaining('the dead letters of topic "orders" in group "dlq-group" has two handlers'),
+      expect.stringContaining('Wrong.three: group name "a:b"'),
+      expect.stringContaining('Wrong.four: group name'),
+      'Wrong.five: the list of topics is empty',
+      'Wrong.five: deleteOnSuccess must be true or false',
+      'Wrong.five: maxReplays must be an integer of at least 0',
+      expect.stringContaining('Wrong.five: retryMaxAttempts'),
+    ]),
+  );
+  expect(problems.filter((problem) => problem.includes('six'))).toEqual([]);
+  expect(() => DeadLetterHandler('t')(Wrong, 'x', { value: () => 1 })).toThrow('@DeadLetterHandler needs a method');
+});
+
+it('the samples of docs/dead-letters.md compile', () => {
+  const samples = blocksOf('docs/dead-letters.md', 'ts');
+  expect(samples).toHaveLength(2);
+  expect(diagnosticsOf(samples)).toEqual([]);
+}, 120_000);
