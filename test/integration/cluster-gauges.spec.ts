@@ -212,6 +212,34 @@ describe('what concerns all instances', () => {
     expect((await service.sums())[`messages_total ${topic}`]).toBe(1);
   });
 
+  it('counts dead letters by reason, also when some went away, by whatever hand', async () => {
+    const registry = new Registry();
+    const instance = await mq.open({ ...options, defaultPartitionCount: 1, retryMaxAttempts: 1 }, { registry });
+    await instance.start({
+      topic,
+      group,
+      handle: ({ payload }) => {
+        throw (payload as { n: number }).n < 4 ? new DeadLetter('no') : new Error('always');
+      },
+    });
+    for (let n = 0; n < 10; n++) await instance.producer.send(topic, { n });
+    const of = (reason: string) => valueOf(registry, 'redis_streaming_mq_dlq_total', { topic, group, reason });
+    const isCounted = (rejected: number | undefined, exhausted: number | undefined) =>
+      waitFor(async () => (await of('rejected')) === rejected && (await of('exhausted')) === exhausted);
+    await isCounted(4, 6);
+    const { dlq } = mq.keys.partition(topic, 0);
+    const [[first]] = (await mq.client.xrange(dlq, '-', '+', 'COUNT', 1)) as [[string, string[]]];
+    await mq.client.xdel(dlq, first);
+    await isCounted(3, 6);
+    // As many as before, and others.
+    const [[second]] = (await mq.client.xrange(dlq, '-', '+', 'COUNT', 1)) as [[string, string[]]];
+    await mq.client.xdel(dlq, second);
+    await instance.producer.send(topic, { n: 10 });
+    await isCounted(2, 7);
+    await instance.runtime.deadLetters.clear(topic);
+    await isCounted(undefined, undefined);
+  });
+
   it('leaves a topic out of which a part cannot be read, and says so', async () => {
     const service = new Service((registry) => mq.open(options, { registry }));
     await service.join();
