@@ -44,9 +44,10 @@ export function DeadLetterHandler(
   group?: string,
   extras: DeadLetterHandlerExtras = {},
 ): MethodDecorator {
-  const { instance = DEFAULT_INSTANCE, schema, deleteOnSuccess = false, maxReplays = MAX_REPLAYS, ...options } = extras;
+  const { instance = DEFAULT_INSTANCE, schema, autoStart, deleteOnSuccess = false, ...rest } = extras;
+  const { maxReplays = MAX_REPLAYS, ...options } = rest;
   // A topic's schema is not asked: what died of it would die again.
   const topics = ([topic].flat() as readonly AnyTopic[]).map((each) => ({ ...toTopic(each), schema: undefined }));
   const deadLetters = { deleteOnSuccess, maxReplays };
-  return subscribe({ topics, group, instance, schema, options, deadLetters }, '@DeadLetterHandler');
+  return subscribe({ topics, group, instance, schema, autoStart, options, deadLetters }, '@DeadLetterHandler');
 }
