@@ -66,7 +66,8 @@ export type { OldestPending, Undelivered } from './redis/scripts/stats.script.js
 export type { MessageRangeOptions, StreamBound } from './admin/messages.js';
 export type { PendingEntry, PendingListOptions, PendingPage } from './admin/pending-entries.js';
 export type { RetainedMessage } from './admin/retained-message.js';
-export type { TopicRetention } from './admin/topic-retention.js';
+export type { RetentionChange, TopicRetention } from './core/topic-retention.js';
+export type { PurgeOptions, TrimOptions, TrimReport, TrimRule } from './admin/trimming.js';
 export type { PartitionOwner } from './admin/group-partition.js';
 export type { Lag } from './redis/statistics.js';
 export type { PauseOptions, PauseReport } from './admin/pausing.js';

@@ -453,8 +453,24 @@ describe('drop-dead-consumers', () => {
 });
 
 describe('trim', () => {
-  const trimTo = (bounds: Partial<Record<'maxLen' | 'maxAgeMs' | 'hardMaxLen' | 'limit' | 'guarded', number>>) =>
-    place.run(call(trim, place.keys, { maxLen: 0, maxAgeMs: 0, hardMaxLen: 0, limit: 100, guarded: 1, ...bounds }));
+  const trimTo = (
+    bounds: Partial<
+      Record<'maxLen' | 'maxAgeMs' | 'hardMaxLen' | 'limit' | 'guarded' | 'force' | 'abandonedMs', number>
+    > & { beforeId?: string },
+  ) =>
+    place.run(
+      call(trim, place.keys, {
+        maxLen: 0,
+        maxAgeMs: 0,
+        hardMaxLen: 0,
+        beforeId: '',
+        limit: 100,
+        guarded: 1,
+        force: 0,
+        abandonedMs: 0,
+        ...bounds,
+      }),
+    );
   const add = async (...ids: string[]): Promise<void> => {
     for (const id of ids) await redis.send('XADD', place.keys.stream, id, 'payload', 'p');
   };
@@ -519,6 +535,8 @@ describe('trim', () => {
       length: 4,
       byLength: 1,
       byAge: 0,
+      byId: 0,
+      abandoned: [],
       byHardBound: 1,
       pinnedBy: place.group,
     });

@@ -31,6 +31,7 @@ import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.sc
 import { report } from '../../../libs/redis-streams-mq/src/redis/scripts/report.script.js';
 import { replay } from '../../../libs/redis-streams-mq/src/redis/scripts/replay.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
+import { setRetention } from '../../../libs/redis-streams-mq/src/redis/scripts/retention.script.js';
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
 import { dead, fail, settle } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import {
@@ -287,15 +288,66 @@ export const scriptCases: readonly ScriptCase[] = [
       await place.redis.send('XACK', place.keys.stream, place.group, ...ids.slice(0, 3));
       return ids;
     },
-    call: ({ keys }) => call(trim, keys, { maxLen: 1, maxAgeMs: 0, hardMaxLen: 0, limit: 100, guarded: 1 }),
-    reply: () => ({ length: 5, byLength: 3, byAge: 0, byHardBound: 0, pinnedBy: 'g' }),
+    call: ({ keys }) =>
+      call(trim, keys, {
+        maxLen: 1,
+        maxAgeMs: 0,
+        hardMaxLen: 0,
+        limit: 100,
+        guarded: 1,
+        beforeId: '',
+        force: 0,
+        abandonedMs: 0,
+      }),
+    reply: () => ({ length: 5, byLength: 3, byAge: 0, byId: 0, byHardBound: 0, pinnedBy: 'g', abandoned: [] }),
+    inFullRedis: 'goes on',
+  }),
+  using(trim, {
+    as: 'what an abandoned group has not settled',
+    arrange: async (place) => {
+      const ids = await place.pending(5);
+      await place.redis.send('XACK', place.keys.stream, place.group, ...ids);
+      await place.redis.send('XGROUP', 'CREATE', place.keys.stream, 'gone', ids[1]!);
+      await place.redis.send('HSET', place.keys.activity, 'gone', 5, 'g', '9000000000000');
+      return ids;
+    },
+    call: ({ keys }) =>
+      call(trim, keys, {
+        maxLen: 1,
+        maxAgeMs: 0,
+        hardMaxLen: 0,
+        limit: 100,
+        guarded: 1,
+        beforeId: '',
+        force: 0,
+        abandonedMs: 1_000,
+      }),
+    reply: () => ({
+      length: 5,
+      byLength: 4,
+      byAge: 0,
+      byId: 0,
+      byHardBound: 0,
+      pinnedBy: '',
+      abandoned: [{ group: 'gone', count: 2, idleMs: number }],
+    }),
     inFullRedis: 'goes on',
   }),
   using(trim, {
     as: 'dead letters',
     arrange: (place) => place.consuming(5),
-    call: ({ keys }) => call(trim, keys, { maxLen: 2, maxAgeMs: 0, hardMaxLen: 0, limit: 100, guarded: 0 }),
-    reply: () => ({ length: 5, byLength: 3, byAge: 0, byHardBound: 0, pinnedBy: '' }),
+    call: ({ keys }) =>
+      call(trim, keys, {
+        maxLen: 2,
+        maxAgeMs: 0,
+        hardMaxLen: 0,
+        limit: 100,
+        guarded: 0,
+        beforeId: '',
+        force: 0,
+        abandonedMs: 0,
+      }),
+    reply: () => ({ length: 5, byLength: 3, byAge: 0, byId: 0, byHardBound: 0, pinnedBy: '', abandoned: [] }),
     inFullRedis: 'goes on',
     anyType: ['commit'],
   }),
@@ -779,6 +831,12 @@ export const scriptCases: readonly ScriptCase[] = [
     }),
     inFullRedis: 'goes on',
     anyType: ['partitions'],
+  }),
+  using(setRetention, {
+    arrange: async (place) => (await place.topic(), []),
+    call: ({ keys }) => call(setRetention, keys, {}, ['maxLen', 5, 'maxAgeMs', '']),
+    reply: () => true,
+    inFullRedis: 'is refused',
   }),
   using(raiseCount, {
     arrange: async (place) => (await place.topic(), []),

@@ -6,10 +6,10 @@ import { assertGroupName, assertTopicName } from '../core/names.js';
 import type { Serializer } from '../core/serializer.js';
 import type { Announcement } from '../redis/announcements.js';
 import type { Connection } from '../redis/connection.js';
+import type { RetentionSettings } from '../redis/retention-settings.js';
 import { valueOf, type Spread } from '../redis/spread.js';
 import type { Statistics } from '../redis/statistics.js';
 import type { TopicMeta, TopicRegistry } from '../redis/topic-registry.js';
-import type { TopicRetention } from './topic-retention.js';
 
 /** What every operation of the administration needs. */
 export interface AdminDeps {
@@ -25,8 +25,7 @@ export interface AdminDeps {
   /** For keys of any slots. */
   readonly spread: Spread;
   readonly serializer: Serializer;
-  /** What is kept of a topic's partitions. */
-  readonly retentionOf: (topic: string) => Promise<TopicRetention>;
+  readonly retention: RetentionSettings;
   /** Something became due in a bucket: its owner's mover should look. */
   readonly onDue: (topic: string, partition: number, group: string) => void;
   /** Tells all instances; best effort. */

@@ -1,6 +1,7 @@
 import { MqAdminError } from '../core/errors.js';
 import { assertTopicName } from '../core/names.js';
 import { MAX_PARTITION_COUNT } from '../core/options.js';
+import type { RetentionChange, TopicRetention } from '../core/topic-retention.js';
 import type { TopicMeta } from '../redis/topic-registry.js';
 import type { AdminDeps } from './admin-deps.js';
 import { EventSearch, type EventSearchOptions, type EventSearchResult } from './event-search.js';
@@ -22,6 +23,7 @@ import type { ResetTarget } from './reset-target.js';
 import type { RetainedMessage } from './retained-message.js';
 import { TopicDeletion, type TopicDeletionOptions, type TopicDeletionReport } from './topic-deletion.js';
 import { TopicGrowth } from './topic-growth.js';
+import { Trimming, type PurgeOptions, type TrimOptions, type TrimReport, type TrimRule } from './trimming.js';
 import {
   Topics,
   type TopicDescribeOptions,
@@ -43,6 +45,7 @@ export class MqAdmin {
   private readonly growth: TopicGrowth;
   private readonly topicDeletion: TopicDeletion;
   private readonly groupDeletion: GroupDeletion;
+  private readonly trimming: Trimming;
 
   constructor(private readonly deps: AdminDeps) {
     this.pausing = new Pausing(deps);
@@ -56,6 +59,7 @@ export class MqAdmin {
     this.growth = new TopicGrowth(deps, this.pausing);
     this.topicDeletion = new TopicDeletion(deps, this.pausing);
     this.groupDeletion = new GroupDeletion(deps);
+    this.trimming = new Trimming(deps);
   }
 
   /** The registered topics, a page at a time, in no particular order. While topics come and go one may be on two pages. */
@@ -223,5 +227,30 @@ export class MqAdmin {
    */
   deleteGroup(group: string, options: { readonly topic?: string } = {}): Promise<GroupDeletionReport> {
     return this.groupDeletion.delete(group, options);
+  }
+
+  /**
+   * Removes the oldest messages of each partition, by length, age or id; never what some group has not settled, unless `force`.
+   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, `MQ_TOPIC_NOT_FOUND`
+   */
+  async trimTopic(topic: string, rule: TrimRule, options: TrimOptions = {}): Promise<TrimReport> {
+    return this.trimming.trim(topic, rule, options);
+  }
+
+  /**
+   * Removes everything that is retained and settled by all groups; with `force` also what is not. Retries, delayed messages and dead
+   * letters stay.
+   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, `MQ_TOPIC_NOT_FOUND`
+   */
+  async purge(topic: string, options: PurgeOptions = {}): Promise<TrimReport> {
+    return this.trimming.purge(topic, options);
+  }
+
+  /**
+   * Gives a topic bounds of its own in place of the options' (`null`: the options' again). All instances follow within `trimIntervalSec`.
+   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, `MQ_TOPIC_NOT_FOUND`
+   */
+  async setRetention(topic: string, change: RetentionChange): Promise<TopicRetention> {
+    return this.trimming.setRetention(topic, change);
   }
 }

@@ -6,7 +6,7 @@ import type { Lag } from '../redis/statistics.js';
 import { forEachOf, invalidArgument, partitionsOf, requireTopic, type AdminDeps } from './admin-deps.js';
 import { ownerOf, readGroups, type PartitionOwner } from './group-partition.js';
 import { badCursor, limitOf, type Page, type PageOptions } from './paging.js';
-import type { TopicRetention } from './topic-retention.js';
+import type { TopicRetention } from '../core/topic-retention.js';
 
 /** A topic in a list. */
 export interface TopicSummary {
@@ -119,7 +119,7 @@ export class Topics {
     const meta = await requireTopic(this.deps, topic);
     const { partitionCount, createdAt } = meta;
     const numbers = partitionsOf(meta).slice(from, from + limit);
-    const retention = await this.deps.retentionOf(topic);
+    const retention = await this.deps.retention.of(topic);
     const stats = (
       await this.deps.statistics.ofPartitions(
         numbers.map((partition) => ({ topic, partition })),

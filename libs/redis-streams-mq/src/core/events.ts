@@ -87,6 +87,8 @@ export interface MqEventMap {
     /** Removed although some group had not settled them. */
     readonly byHardBound: number;
   };
+  /** Removed although this group had not settled them: it has had no owner for longer than `retentionAbandonedGroupMs`. */
+  retentionAbandoned: GroupPartitionRef & { readonly count: number; readonly idleMs: number };
   /** A partition is beyond its bounds because this group has not settled its oldest messages; empty: no group has come yet. */
   retentionPinned: GroupPartitionRef & { readonly length: number };
   replayed: GroupPartitionRef & { readonly result: 'replayed' | 'gone' | 'failed'; readonly durationMs: number };

@@ -223,6 +223,19 @@ export interface MqOptions<R = unknown> {
   readonly retentionMs?: number;
 
   /**
+   * After how long without any owner a group no longer keeps messages from being trimmed, in ms, by the server's clock. 0
+   * means never.
+   *
+   * Change it where groups come and go and nobody deletes those that are gone (`MqAdmin.deleteGroup`).
+   *
+   * Hazard: a group whose instances are all stopped for longer than this loses what it has not handled, as soon as another
+   * group's owner trims. Each time that is logged as an error and counted (`redis_streaming_mq_retention_abandoned_total`). A
+   * paused group is not abandoned.
+   * @defaultValue 0
+   */
+  readonly retentionAbandonedGroupMs?: number;
+
+  /**
    * How often partitions are trimmed, in seconds.
    * @defaultValue 60
    */

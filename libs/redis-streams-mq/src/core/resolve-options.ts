@@ -66,6 +66,7 @@ export const mqOptionRules: { readonly [K in RuledOption]: OptionRule<ResolvedMq
   retentionMaxLenPerPartition: integer(100_000, 0, ANY_COUNT),
   retentionHardMaxLenPerPartition: integer(0, 0, ANY_COUNT),
   retentionMs: integer(0, 0, ANY_COUNT),
+  retentionAbandonedGroupMs: integer(0, 0, ANY_COUNT),
   trimIntervalSec: seconds(60, 10),
   dlqRetentionMaxLen: integer(0, 0, ANY_COUNT),
   dlqRetentionMs: integer(0, 0, ANY_COUNT),

@@ -138,6 +138,11 @@ export const counterDefinitions = {
     help: 'Turns of retention in which this group kept messages beyond the bounds, by not having settled them; no group: none has come yet',
     labels: ['topic', 'partition', 'group'],
   },
+  retentionAbandoned: {
+    name: 'redis_streaming_mq_retention_abandoned_total',
+    help: 'Entries removed that this group had not settled, because it has had no owner for longer than retentionAbandonedGroupMs',
+    labels: ['topic', 'partition', 'group'],
+  },
   replaySuccess: {
     name: 'redis_streaming_dlq_replay_success_total',
     help: 'Dead letters put back into the retry bucket of their group',

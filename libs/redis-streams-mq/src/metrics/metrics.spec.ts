@@ -107,9 +107,11 @@ describe('MqMetrics, events', () => {
         ['trimmed', { ...partition, stream: 'stream', byLength: 1, byAge: 0, byHardBound: 0 }],
         ['trimmed', { ...partition, stream: 'dlq', byLength: 0, byAge: 3, byHardBound: 0 }],
         ['retentionPinned', { ...owned, length: 200_000 }],
+        ['retentionAbandoned', { ...owned, count: 4, idleMs: 90_000 }],
       ],
       [
         `redis_streaming_mq_retention_pinned_total{${ofGroup}} 1`,
+        `redis_streaming_mq_retention_abandoned_total{${ofGroup}} 4`,
         'redis_streaming_mq_trim_attempts_total{mq="default",partition="3",stream="stream",topic="orders"} 2',
         'redis_streaming_mq_trim_attempts_total{mq="default",partition="3",stream="dlq",topic="orders"} 1',
         'redis_streaming_mq_trim_deleted_total{mq="default",partition="3",reason="length",stream="stream",topic="orders"} 6',

@@ -189,7 +189,9 @@ export class MqMetrics {
     const attempts = this.counter(counterDefinitions.trimAttempts);
     const deleted = this.counter(counterDefinitions.trimDeleted);
     const pinned = this.counter(counterDefinitions.retentionPinned);
+    const abandoned = this.counter(counterDefinitions.retentionAbandoned);
     this.on('retentionPinned', (event) => this.ofGroup(pinned, event).inc());
+    this.on('retentionAbandoned', (event) => this.ofGroup(abandoned, event).inc(event.count));
     this.on('trimmed', (event) => {
       const topic = this.topics.of(event.topic);
       const partition = this.partition(event);

@@ -22,6 +22,7 @@ import type { Use } from '../redis/needed-commands.js';
 import { checkPermissions, NOT_ALLOWED } from '../redis/permission-check.js';
 import { connectionFailureText, isConnectionError, isConnectionRefusal, replyCode } from '../redis/redis-errors.js';
 import { redisOptionProblems, type RedisOption } from '../redis/redis-option.js';
+import { RetentionSettings } from '../redis/retention-settings.js';
 import { call } from '../redis/script.js';
 import { probe } from '../redis/scripts/probe.script.js';
 import { Spread } from '../redis/spread.js';
@@ -96,17 +97,21 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     intervalMs: options.retryMoverIntervalMs,
     batch: options.retryMoverBatch,
   });
+  const bounds = {
+    maxLen: options.retentionMaxLenPerPartition,
+    maxAgeMs: options.retentionMs,
+    hardMaxLen: options.retentionHardMaxLenPerPartition,
+    dlqMaxLen: options.dlqRetentionMaxLen,
+    dlqMaxAgeMs: options.dlqRetentionMs,
+  };
+  const retention = new RetentionSettings(command, keys, bounds);
   const trimmer = new Trimmer({
     connection: command,
     clock,
     events,
     intervalMs: options.trimIntervalMs,
-    stream: {
-      maxLen: options.retentionMaxLenPerPartition,
-      maxAgeMs: options.retentionMs,
-      hardMaxLen: options.retentionHardMaxLenPerPartition,
-    },
-    dlq: { maxLen: options.dlqRetentionMaxLen, maxAgeMs: options.dlqRetentionMs, hardMaxLen: 0 },
+    retentionOf: (topic) => retention.of(topic),
+    abandonedGroupMs: options.retentionAbandonedGroupMs,
   });
   announcements.onAnnouncement((announcement) => {
     if (announcement.type === 'due') mover.dueAt(announcement.due);
@@ -160,13 +165,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
     spread: patientSpread,
     statistics: new Statistics(patientSpread, keys),
     serializer: options.serializer,
-    retentionOf: async () => ({
-      maxLen: options.retentionMaxLenPerPartition,
-      maxAgeMs: options.retentionMs,
-      hardMaxLen: options.retentionHardMaxLenPerPartition,
-      dlqMaxLen: options.dlqRetentionMaxLen,
-      dlqMaxAgeMs: options.dlqRetentionMs,
-    }),
+    retention: new RetentionSettings(patient, keys, bounds),
   });
   let serverConcerns: readonly string[] = [];
   const ownedLag = new OwnedLag({

@@ -125,6 +125,14 @@ export class LogListener {
         fields,
       );
     });
+    this.on('retentionAbandoned', (event) =>
+      this.limited(
+        'error',
+        `abandoned ${event.topic} ${event.group}`,
+        'messages were deleted that a group had not handled: it has had no owner for too long and counts as abandoned',
+        { ...event },
+      ),
+    );
     this.on('retentionPinned', ({ topic, partition, group, length }) => {
       if (group === '') return;
       const fields = { topic, partition, group, length };

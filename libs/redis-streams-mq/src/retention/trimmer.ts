@@ -1,6 +1,7 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { GroupPartitionRef, MqEvents } from '../core/events.js';
 import type { GroupPartitionKeys } from '../core/keys.js';
+import type { TopicRetention } from '../core/topic-retention.js';
 import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
@@ -13,19 +14,17 @@ export interface TrimTarget extends GroupPartitionRef {
 }
 
 /** Bounds of one stream; 0 means none. */
-export interface StreamBounds {
-  readonly maxLen: number;
-  readonly maxAgeMs: number;
-  readonly hardMaxLen: number;
-}
+type StreamBounds = Pick<TopicRetention, 'maxLen' | 'maxAgeMs' | 'hardMaxLen'>;
 
 export interface TrimmerDeps {
   readonly connection: Connection;
   readonly clock: Clock;
   readonly events: MqEvents;
   readonly intervalMs: number;
-  readonly stream: StreamBounds;
-  readonly dlq: StreamBounds;
+  /** A topic's bounds as they are now. */
+  readonly retentionOf: (topic: string) => Promise<TopicRetention>;
+  /** A group without an owner for longer than this keeps nothing from being trimmed, in milliseconds; 0: it always does. */
+  readonly abandonedGroupMs: number;
 }
 
 /** Entries looked at by one script: about a millisecond of the server's time. */
@@ -74,23 +73,53 @@ export class Trimmer {
 
   /** Trims every partition once. An error of one is reported and keeps no other from its turn. */
   async runOnce(): Promise<void> {
-    const { clock, stream, dlq } = this.deps;
+    const { clock } = this.deps;
+    const retentions = await this.retentions();
     const partitions = new Map([...this.targets.values()].map((target) => [target.keys.stream, target]));
     for (const target of partitions.values()) {
       if (this.stopping.signal.aborted) return;
       this.tickedAt = clock.monotonic();
-      await this.trim(target, 'stream', stream);
-      await this.trim(target, 'dlq', dlq);
+      const bounds = retentions.get(target.topic);
+      if (bounds === undefined) continue;
+      await this.trim(target, 'stream', bounds);
+      await this.trim(target, 'dlq', { maxLen: bounds.dlqMaxLen, maxAgeMs: bounds.dlqMaxAgeMs, hardMaxLen: 0 });
     }
     this.tickedAt = clock.monotonic();
   }
 
+  /** A topic whose bounds cannot be learned is not trimmed in this turn: they may be wider than the options'. */
+  private async retentions(): Promise<ReadonlyMap<string, TopicRetention>> {
+    const { retentionOf, events, intervalMs } = this.deps;
+    const found = new Map<string, TopicRetention>();
+    for (const topic of new Set([...this.targets.values()].map((target) => target.topic))) {
+      if (this.stopping.signal.aborted) break;
+      try {
+        found.set(topic, await retentionOf(topic));
+      } catch (error) {
+        const component = `trimmer:${topic}`;
+        events.emit('fault', { component, class: classifyRedisError(error), error, retryInMs: intervalMs });
+      }
+    }
+    return found;
+  }
+
   private async trim(target: TrimTarget, which: 'stream' | 'dlq', bounds: StreamBounds): Promise<void> {
     if (bounds.maxLen === 0 && bounds.maxAgeMs === 0 && bounds.hardMaxLen === 0) return;
-    const { connection, events, intervalMs } = this.deps;
+    const { connection, events, intervalMs, abandonedGroupMs } = this.deps;
     const { topic, partition, keys } = target;
-    const place = { stream: which === 'dlq' ? keys.dlq : keys.stream, commit: keys.commit };
-    const args = { ...bounds, limit: LIMIT, guarded: which === 'dlq' ? 0 : 1 };
+    const place = { ...keys, stream: which === 'dlq' ? keys.dlq : keys.stream };
+    const { maxLen, maxAgeMs, hardMaxLen } = bounds;
+    const guarded = which === 'dlq' ? 0 : 1;
+    const args = {
+      maxLen,
+      maxAgeMs,
+      hardMaxLen,
+      beforeId: '',
+      limit: LIMIT,
+      guarded,
+      force: 0,
+      abandonedMs: abandonedGroupMs,
+    };
     try {
       for (let round = 0; round < ROUNDS && !this.stopping.signal.aborted; round++) {
         const reply = await connection.run(call(trim, place, args));
@@ -107,6 +136,9 @@ export class Trimmer {
     const { events } = this.deps;
     const { byLength, byAge, byHardBound, pinnedBy } = reply;
     events.emit('trimmed', { topic, partition, stream, byLength, byAge, byHardBound });
+    for (const { group, count, idleMs } of reply.abandoned) {
+      events.emit('retentionAbandoned', { topic, partition, group, count, idleMs });
+    }
     if (pinnedBy !== '') events.emit('retentionPinned', { topic, partition, group: pinnedBy, length: reply.length });
   }
 
