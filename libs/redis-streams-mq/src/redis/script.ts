@@ -31,13 +31,14 @@ export interface ScriptDefinition<K extends string, A extends string, R> {
 }
 
 /**
- * Helpers every script may use. `now` is the server's clock: due times and leases know no other.
+ * Helpers every script may use. `now` is the server's clock, in milliseconds: due times and leases know no other.
  * Numbers leave Lua as strings through `num`, because `tostring` of 16 digits loses some.
  * `isEntry` tells fields that XADD takes in one call from what a damaged or foreign item may hold.
  */
 const PRELUDE = `
 local function num(n) return string.format('%.0f', n) end
-local function now() local t = redis.call('TIME') return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000) end
+local function nowMicros() local t = redis.call('TIME') return tonumber(t[1]) * 1000000 + tonumber(t[2]) end
+local function now() return math.floor(nowMicros() / 1000) end
 local function isEntry(fields)
   if type(fields) ~= 'table' or #fields % 2 ~= 0 or #fields > 1000 then return false end
   for i = 1, #fields do if type(fields[i]) ~= 'string' then return false end end

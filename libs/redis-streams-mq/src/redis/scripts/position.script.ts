@@ -181,8 +181,7 @@ export const replayRange: Script<'stream' | 'retry' | 'retryItems', 'from' | 'to
 ${WALK}
 redis.call('ZCARD', retry)
 redis.call('HLEN', retryItems)
-local time = redis.call('TIME')
-local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local micros = nowMicros()
 local count, last, more = walk(stream, from, to, tonumber(limit), 'XRANGE', function(entry, seen)
   redis.call('HSET', retryItems, entry[1], cmsgpack.pack({ '0', '', entry[2] }))
   -- Microseconds apart: equal times would be ordered by their digits.

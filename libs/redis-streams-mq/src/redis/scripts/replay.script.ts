@@ -70,8 +70,7 @@ end
 local at, copied, results = now(), 0, {}
 -- Due, and in this order: equal times would be in the order of their names, and the next call is later than a microsecond
 -- a letter.
-local time = redis.call('TIME')
-local first = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000 - 2
+local first = nowMicros() / 1000 - 2
 local function putBack(id, position)
   local found = redis.call('XRANGE', dlq, id, id)
   if not found[1] then return 'gone' end
