@@ -32,7 +32,7 @@ async function main(args: readonly string[]): Promise<number> {
   const versions = findVersions();
   if (options.json !== undefined)
     writeFileSync(options.json, `${JSON.stringify(toJson(machine, versions, results), null, 2)}\n`);
-  if (options.docs) writeDocs(machine, versions, results);
+  if (options.docs) await writeDocs(machine, versions, results);
   if (options.profile !== undefined) console.log(summarizeProfiles(options.profile));
   if (options.record) recordRatios(results);
   return options.assert ? assertRatios(results, options) : 0;

@@ -1,12 +1,19 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { format, resolveConfig } from 'prettier';
 import { rootFolder } from '../folders.js';
 import type { MeasuredRow, ScenarioResult } from '../runner.js';
 import type { Machine, Versions } from './machine.js';
 import { formatNumber } from './table.js';
 
-export function writeDocs(machine: Machine, versions: Versions, results: readonly ScenarioResult[]): void {
-  writeFileSync(join(rootFolder, 'docs/benchmarks.md'), benchmarksPage(machine, versions, results));
+export async function writeDocs(
+  machine: Machine,
+  versions: Versions,
+  results: readonly ScenarioResult[],
+): Promise<void> {
+  const file = join(rootFolder, 'docs/benchmarks.md');
+  const page = benchmarksPage(machine, versions, results);
+  writeFileSync(file, await format(page, { ...(await resolveConfig(file)), filepath: file }));
 }
 
 export function benchmarksPage(machine: Machine, versions: Versions, results: readonly ScenarioResult[]): string {

@@ -9,6 +9,7 @@ const BULLMQ_RETRYING: Entry = {
   name: 'bullmq',
   contender: 'bullmq',
   share: 0.2,
+  fullOnly: true,
   settings: { retries: true, retryDelayMs: 10 },
 };
 
@@ -32,7 +33,7 @@ export const failureScenarios: readonly Scenario[] = [
     rows: rateRows('failures', [atLeastTimes(0.8, 'without-failures')], { guarded: true }),
     async measure(trial) {
       const topic = await trial.topic();
-      const count = trial.count(100_000, 40_000);
+      const count = trial.count(100_000, 15_000);
       await trial.fill(topic, trial.messages(count));
       const handle = trial.entry.variant === 'none' ? undefined : failsSometimes;
       return timeConsumption(trial, { topic, count, options: { retryDelayMs: 10 }, ...(handle && { handle }) });
@@ -48,7 +49,7 @@ export const failureScenarios: readonly Scenario[] = [
     rows: rateRows('retry-path', [atLeast(15_000, 'a second')], { guarded: true }),
     async measure(trial) {
       const topic = await trial.topic();
-      const count = trial.count(40_000, 15_000);
+      const count = trial.count(40_000, 6_000);
       await trial.fill(topic, trial.messages(count));
       return timeConsumption(trial, { topic, count, options: { retryDelayMs: 1 }, handle: failsOnce });
     },

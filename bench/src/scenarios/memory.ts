@@ -16,6 +16,7 @@ const MEMORY_ROWS: readonly Row[] = SIZES.map((size) => ({
   unit: 'bytes/message',
   better: 'lower',
   checks: [atMostTimes(1.25, 'raw')],
+  guarded: true,
 }));
 
 async function bytesPerMessage(trial: Trial, redis: Redis, size: PayloadSize): Promise<number> {

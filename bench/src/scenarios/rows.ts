@@ -19,7 +19,8 @@ export function rateRows(
 ): Row[] {
   const { guarded = false, unit = 'messages/s' } = options;
   return [
-    { name, figure: 'rate', unit, better: 'higher', checks, guarded },
-    { name: `${name}.cpu`, figure: 'cpuUs', unit: 'us/message', better: 'lower' },
+    { name, figure: 'rate', unit, better: 'higher', checks },
+    // What a machine does beside it hardly moves this one.
+    { name: `${name}.cpu`, figure: 'cpuUs', unit: 'us/message', better: 'lower', guarded },
   ];
 }

@@ -54,7 +54,7 @@ export const sendScenarios: readonly Scenario[] = [
     inQuick: true,
     entries: [OURS, RAW, ...PEERS],
     rows: rateRows('send-batch', batchTargets, { guarded: true }),
-    measure: (trial) => measureSends(trial, inBatches, trial.count(100_000, 40_000), '130 B'),
+    measure: (trial) => measureSends(trial, inBatches, trial.count(100_000, 20_000), '130 B'),
   },
   {
     name: 'send-batch-1k',
@@ -82,7 +82,7 @@ export const sendScenarios: readonly Scenario[] = [
     inQuick: true,
     entries: [OURS, RAW_PIPELINED, RAW_PLAIN, ...PEERS],
     rows: rateRows('send-500', [atLeastTimes(1.1, 'raw')], { guarded: true }),
-    measure: (trial) => measureSends(trial, inFlight, trial.count(100_000, 40_000), '130 B'),
+    measure: (trial) => measureSends(trial, inFlight, trial.count(100_000, 20_000), '130 B'),
   },
   {
     name: 'send-one',
@@ -91,6 +91,6 @@ export const sendScenarios: readonly Scenario[] = [
     inQuick: true,
     entries: [OURS, RAW, ...PEERS],
     rows: rateRows('send-one', [], { guarded: true }),
-    measure: (trial) => measureSends(trial, oneByOne, trial.count(10_000, 5_000), '130 B'),
+    measure: (trial) => measureSends(trial, oneByOne, trial.count(10_000, 3_000), '130 B'),
   },
 ];
