@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { describeThrown, MqValidationError } from '../core/errors.js';
 import type { GroupPartitionRef } from '../core/events.js';
 import { eventIdToWire } from '../core/event-id.js';
@@ -45,7 +46,8 @@ export function deadLetterMetadata(
     const { name, message: text, stack } = describeThrown(error);
     fields.push('errorName', cut(name, MAX_NAME), 'errorMessage', cut(text, MAX_MESSAGE));
     if (stack !== null) fields.push('errorStack', cut(stack, MAX_STACK));
-    if (error instanceof MqValidationError) fields.push('errorIssues', issuesText(error));
+    // Asked of a revoked proxy, `instanceof` throws.
+    if (types.isNativeError(error) && error instanceof MqValidationError) fields.push('errorIssues', issuesText(error));
   }
   return fields;
 }
