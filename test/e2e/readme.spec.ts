@@ -94,6 +94,8 @@ describe('every option is documented with its kebab-case name and its default, a
       partitionRemainder: true,
       concurrency: true,
       ordering: true,
+      retryOrdering: true,
+      maxHeldPerPartition: true,
       instance: true,
       autoStart: true,
       schema: true,
@@ -137,7 +139,8 @@ function samplesOf(markdown: string): string[] {
 
 describe('the samples', () => {
   it('compile, the application of the README on its own', () => {
-    const samples = [...samplesOf(readme), ...samplesOf(optionsPage), ...samplesOf(adminPage)];
+    const pages = [readme, optionsPage, adminPage, read('docs/ordering.md')];
+    const samples = pages.flatMap(samplesOf);
     expect(samples[0]).toMatch(/^import .*NestFactory\.create\(AppModule\)/s);
     expect(samples.length).toBeGreaterThan(5);
     expect(diagnosticsOf(samples)).toEqual([]);
@@ -160,6 +163,7 @@ describe('the package', () => {
     'README.md',
     `${libraryFolder}/README.md`,
     'docs/options.md',
+    'docs/ordering.md',
     'docs/admin.md',
     'docs/dead-letters.md',
     'CHANGELOG.md',

@@ -4,6 +4,7 @@ import { call, callMulti } from '../../../libs/redis-streams-mq/src/redis/script
 import { dlqPage } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
 import { replay } from '../../../libs/redis-streams-mq/src/redis/scripts/replay.script.js';
 import { acquire, holders, release, renew } from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
+import { hold } from '../../../libs/redis-streams-mq/src/redis/scripts/hold.script.js';
 import { heartbeat } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
 import {
   dropConsumer,
@@ -388,6 +389,56 @@ describe('mark-crash', () => {
     if (how === 'settle') await place.run(call(settle, place.from('stream'), place.fence('stream'), [id!]));
     else await place[how](id!);
     expect(await count('HLEN', place.keys.crash)).toBe(0);
+  });
+});
+
+describe('hold', () => {
+  const note = (id: string, attempts: number, delayMs: number) =>
+    place.run(call(hold, place.from('stream'), place.fence('stream'), [id, attempts, delayMs]));
+  const dueOf = async (id: string): Promise<number> => Number((await text('HGET', place.keys.held, id))!.split(':')[1]);
+
+  it('writes a higher attempt and no other, and answers when the entry is due by the server’s clock', async () => {
+    const [id] = await place.pending(1);
+    const first = await note(id!, 1, 60_000);
+    const due = await dueOf(id!);
+    expect(first).toMatchObject({ status: 'ok', due: [due] });
+    expect(due - (first as { now: number }).now).toBe(60_000);
+    expect(await note(id!, 1, 5)).toMatchObject({ due: [due] });
+    expect(await note(id!, 2, 600_000)).toMatchObject({ due: [await dueOf(id!)] });
+    expect(await dueOf(id!)).toBeGreaterThan(due);
+    expect(await note(id!, 1, 5)).toMatchObject({ due: [await dueOf(id!)] });
+    expect(await pendingOf('stream')).toHaveLength(1);
+  });
+
+  it('says that an entry is not pending any more, and leaves no note of it', async () => {
+    const [id] = await place.pending(1);
+    await note(id!, 1, 0);
+    await redis.send('XACK', place.keys.stream, place.group, id!);
+    expect(await note(id!, 2, 0)).toMatchObject({ due: [null] });
+    expect(await count('EXISTS', place.keys.held)).toBe(0);
+  });
+
+  it('takes away the mark of a crash: its handler has come to an end', async () => {
+    const [id] = await place.pending(1);
+    await redis.send('HSET', place.keys.crash, id!, '7');
+    await note(id!, 1, 0);
+    expect(await count('EXISTS', place.keys.crash)).toBe(0);
+  });
+
+  it.each(['settle', 'fail', 'dead'] as const)('the note goes with the entry when %s takes it away', async (how) => {
+    const [id, other] = await place.pending(2);
+    await note(id!, 1, 0);
+    await note(other!, 1, 0);
+    if (how === 'settle') await place.run(call(settle, place.from('stream'), place.fence('stream'), [id!]));
+    else await place[how](id!);
+    expect(asTexts(await redis.send('HKEYS', place.keys.held))).toEqual([other]);
+  });
+
+  it('an entry of the retry stream takes no note along that has its id by chance', async () => {
+    const [id] = await place.pendingRetry();
+    await redis.send('HSET', place.keys.held, id!, '1:9');
+    await place.run(call(settle, place.from('retryStream'), place.fence('retryStream'), [id!]));
+    expect(await count('HLEN', place.keys.held)).toBe(1);
   });
 });
 

@@ -12,6 +12,7 @@ import {
 } from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
 import { findEvent } from '../../../libs/redis-streams-mq/src/redis/scripts/find-event.script.js';
 import { heartbeat, livingMembers } from '../../../libs/redis-streams-mq/src/redis/scripts/members.script.js';
+import { dropHeld, heldNotes, hold } from '../../../libs/redis-streams-mq/src/redis/scripts/hold.script.js';
 import {
   dropConsumer,
   dropDeadConsumers,
@@ -410,7 +411,7 @@ export const scriptCases: readonly ScriptCase[] = [
     call: (place, [id]) => call(settle, place.from('retryStream'), place.fence('retryStream'), [id!]),
     reply: () => ({ status: 'ok', acked: 1, pending: 0 }),
     inFullRedis: 'goes on',
-    anyType: ['commit'],
+    anyType: ['commit', 'held'],
   }),
   using(fail, {
     as: 'on the stream',
@@ -432,7 +433,7 @@ export const scriptCases: readonly ScriptCase[] = [
       call(fail, place.from('retryStream'), place.fence('retryStream'), [id!, origin!, 2, 0, 'boom']),
     reply: () => ({ status: 'ok', pending: 0, nextDue: number, now: number, results: ['moved'] }),
     inFullRedis: 'is refused',
-    anyType: ['commit'],
+    anyType: ['commit', 'held'],
   }),
   using(fail, {
     as: 'a deleted entry',
@@ -445,6 +446,47 @@ export const scriptCases: readonly ScriptCase[] = [
     reply: () => ({ status: 'ok', pending: 0, nextDue: null, now: number, results: ['deleted'] }),
     inFullRedis: 'goes on',
     anyType: ['retryItems'],
+  }),
+  using(settle, {
+    as: 'what was held',
+    arrange: async (place) => {
+      const ids = await place.pending(1);
+      await place.redis.send('HSET', place.keys.held, ids[0]!, '2:9');
+      return ids;
+    },
+    call: (place, ids) => call(settle, place.from('stream'), place.fence('stream'), ids),
+    reply: () => ({ status: 'ok', acked: 1, pending: 0 }),
+    inFullRedis: 'goes on',
+  }),
+  using(hold, {
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      await place.redis.send('HSET', place.keys.crash, ids[0]!, '6');
+      return ids;
+    },
+    call: (place, ids) => call(hold, place.from('stream'), place.fence('stream'), [ids[0]!, 2, 600_000, '9-9', 1, 0]),
+    reply: () => ({ status: 'ok', now: number, due: [number, null] }),
+    inFullRedis: 'is refused',
+  }),
+  using(heldNotes, {
+    arrange: async ({ redis, keys, ...place }) => {
+      await redis.send('SET', keys.lease, place.token, 'PX', 600_000);
+      await redis.send('HSET', keys.held, '5-0', '2:1234', '6-0', 'nonsense');
+      return [];
+    },
+    call: ({ keys, token }) => call(heldNotes, keys, { token }),
+    reply: () => ({ status: 'ok', now: number, notes: [{ id: '5-0', attempts: 2, due: 1234 }] }),
+    inFullRedis: 'goes on',
+  }),
+  using(dropHeld, {
+    arrange: async (place) => {
+      const ids = await place.pending(1);
+      await place.redis.send('HSET', place.keys.held, ids[0]!, '1:9', '5-0', '2:1234');
+      return ids;
+    },
+    call: (place, ids) => call(dropHeld, place.from('stream'), place.fence('stream'), [...ids, '5-0']),
+    reply: () => 1,
+    inFullRedis: 'goes on',
   }),
   using(dead, {
     as: 'on the stream',
@@ -460,7 +502,7 @@ export const scriptCases: readonly ScriptCase[] = [
       call(dead, place.from('retryStream'), { ...place.fence('retryStream'), id: id! }, ['group', 'g']),
     reply: () => ({ status: 'dead', pending: 0, dlqId: text }),
     inFullRedis: 'is refused',
-    anyType: ['commit'],
+    anyType: ['commit', 'held'],
   }),
   using(replay, {
     as: 'of a group that has a position',

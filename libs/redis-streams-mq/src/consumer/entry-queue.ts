@@ -1,11 +1,16 @@
 import type { Entry } from './entry.js';
-import type { LaneRule } from './lane.js';
+import type { LaneRule } from './lane-rule.js';
+import { Lanes, type LanesDeps } from './lanes.js';
 
-/** A lane that is taken: by an entry that is being handled, or that is to be handled next. */
-interface Lane {
-  takenBy: Entry;
-  /** In the order of the partition. */
-  waiting: Entry[];
+export interface EntryQueueDeps extends Omit<LanesDeps, 'ready'> {
+  /** Called when fewer entries than `lowMark` are left. */
+  readonly onLow: () => void;
+  readonly lowMark: number;
+  readonly laneOf: LaneRule | null;
+  /** Nothing more is wanted while so many wait behind failing ones. */
+  readonly maxShelved: number;
+  /** Called when so many wait. */
+  readonly onFull: () => void;
 }
 
 /**
@@ -17,31 +22,43 @@ export class EntryQueue {
   private entries: Entry[] = [];
   /** Index of the head: shifting an array of thousands for each message would copy it each time. */
   private head = 0;
-  /** Their lanes came free: they are older than all that nobody has looked at. */
+  /** Those whose lane came free: they are older than all that nobody has looked at. */
   private freed: Entry[] = [];
-  private readonly lanes = new Map<string, Lane>();
-  private waitingInLanes = 0;
+  private readonly lanes: Lanes;
   private isLow = true;
+  private wasFull = false;
   private frozen = false;
   private wake: (() => void) | undefined;
 
-  /** `lowMark`: `onLow` is called when fewer than this many are left. */
-  constructor(
-    private readonly lowMark: number,
-    private readonly onLow: () => void,
-    private readonly laneOf: LaneRule | null = null,
-  ) {}
+  constructor(private readonly deps: EntryQueueDeps) {
+    const ready = (entry: Entry): void => {
+      this.freed.push(entry);
+      this.notify();
+    };
+    this.lanes = new Lanes({ ...deps, ready });
+  }
 
+  /** With their fields in memory. */
   get length(): number {
-    return this.entries.length - this.head + this.freed.length + this.waitingInLanes;
+    return this.entries.length - this.head + this.freed.length + this.lanes.waiting;
+  }
+
+  /** As many as may be wait behind failing ones. */
+  get isFull(): boolean {
+    return this.deps.ledger.shelved >= this.deps.maxShelved;
+  }
+
+  get hasRoom(): boolean {
+    return this.length < this.deps.lowMark && !this.isFull;
   }
 
   push(entries: readonly Entry[]): void {
+    const { laneOf } = this.deps;
     for (const entry of entries) {
-      if (this.laneOf !== null) entry.lane = this.laneOf(entry);
+      if (laneOf !== null && entry.fields !== null) entry.lane = laneOf(entry.fields);
       this.entries.push(entry);
     }
-    this.isLow = this.length < this.lowMark;
+    this.isLow = this.hasRoom;
     this.notify();
   }
 
@@ -50,50 +67,50 @@ export class EntryQueue {
     return this.frozen ? undefined : this.next();
   }
 
-  /** The next entry; `undefined` when there is none or the queue is frozen. Its lane is taken until `free`. */
+  /** The next entry; `undefined` when there is none or the queue is frozen. Its lane is taken until it is freed. */
   take(): Entry | undefined {
     const entry = this.peek();
     if (entry === undefined) return undefined;
     if (this.freed[0] === entry) this.freed.shift();
     else this.passHead();
-    if (entry.lane !== undefined && !this.lanes.has(entry.lane)) {
-      this.lanes.set(entry.lane, { takenBy: entry, waiting: [] });
-    }
-    this.lowered();
+    this.lanes.take(entry);
+    this.lookForRoom();
     return entry;
   }
 
-  /** An entry that was taken is out of the way of what shares its lane. */
+  /** An entry that was taken, or held back, is out of the way of what shares its lane. */
   free(entry: Entry): void {
-    const lane = entry.lane === undefined ? undefined : this.lanes.get(entry.lane);
-    if (lane?.takenBy !== entry) return;
-    const next = lane.waiting.shift();
-    if (next === undefined) {
-      this.lanes.delete(entry.lane!);
-    } else {
-      this.waitingInLanes--;
-      lane.takenBy = next;
-      this.freed.push(next);
-    }
+    if (entry.lane === undefined) return;
+    this.lanes.free(entry);
     this.notify();
   }
 
-  /** Puts these in the place of all that waits. What has been taken keeps its lane. */
+  /** An entry that was taken is to be taken again after `ms`, before what shares its lane. */
+  holdBack(entry: Entry, ms: number): void {
+    this.lanes.holdBack(entry, ms);
+    this.lookForRoom();
+  }
+
+  recalled(entry: Entry, fields: readonly Buffer[]): void {
+    this.lanes.recalled(entry, fields);
+    this.lookForRoom();
+  }
+
+  missing(entry: Entry): void {
+    this.lanes.missing(entry);
+    this.lookForRoom();
+  }
+
+  /** Puts these in the place of all that waits. What has been taken keeps its lane, and so does what is held back. */
   replace(entries: readonly Entry[]): void {
-    this.entries = [];
-    this.head = 0;
-    this.waitingInLanes = 0;
-    const freed = new Set(this.freed);
-    this.freed = [];
-    for (const [name, lane] of this.lanes) {
-      if (freed.has(lane.takenBy)) this.lanes.delete(name);
-      else lane.waiting = [];
-    }
+    this.empty(true);
     this.push(entries);
   }
 
+  /** Only what has been taken keeps its lane. */
   clear(): void {
-    this.replace([]);
+    this.empty(false);
+    this.push([]);
   }
 
   freeze(): void {
@@ -119,14 +136,16 @@ export class EntryQueue {
   /** The first entry whose lane is free; those before it have gone to wait in theirs. */
   private next(): Entry | undefined {
     if (this.freed.length > 0) return this.freed[0];
+    let hasPassed = false;
     for (;;) {
       const entry = this.entries[this.head];
-      if (entry?.lane === undefined) return entry;
-      const lane = this.lanes.get(entry.lane);
-      if (lane === undefined) return entry;
-      lane.waiting.push(entry);
-      this.waitingInLanes++;
+      const isFree = entry === undefined || (entry.lane === undefined && entry.notBefore === 0);
+      if (isFree || this.lanes.admits(entry)) {
+        if (hasPassed) this.lookForRoom();
+        return this.freed[0] ?? entry;
+      }
       this.passHead();
+      hasPassed = true;
     }
   }
 
@@ -141,9 +160,19 @@ export class EntryQueue {
     }
   }
 
-  private lowered(): void {
-    if (this.isLow || this.length >= this.lowMark) return;
-    this.isLow = true;
-    this.onLow();
+  private empty(keepHeld: boolean): void {
+    this.entries = [];
+    this.head = 0;
+    this.freed = [];
+    this.lanes.reset(keepHeld);
+  }
+
+  private lookForRoom(): void {
+    const { hasRoom, isFull } = this;
+    if (isFull && !this.wasFull) this.deps.onFull();
+    this.wasFull = isFull;
+    if (hasRoom === this.isLow) return;
+    this.isLow = hasRoom;
+    if (hasRoom) this.deps.onLow();
   }
 }

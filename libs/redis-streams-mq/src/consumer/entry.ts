@@ -14,12 +14,16 @@ export interface Entry {
   /** Id of the original entry on the partition's stream. */
   readonly origin: string;
   /** Handler calls made before, by this group. */
-  readonly attemptsMade: number;
-  readonly fields: readonly Buffer[];
+  attemptsMade: number;
+  /** `null` while it is shelved: it waits behind a failing entry with its id alone, see ledger.ts. */
+  fields: readonly Buffer[] | null;
   /** It was pending when an owner ended without releasing: that owner may have died on it. */
   suspect: boolean;
-  state: 'waiting' | 'running' | 'settling';
-  /** What it must not be handled beside, see lane.ts; `undefined`: nothing waits for it. */
+  /** `held`: it failed, and waits in its place for its next try. */
+  state: 'waiting' | 'running' | 'settling' | 'held';
+  /** Not to be handled before, on the monotonic clock. */
+  notBefore: number;
+  /** What it must not be handled beside, see lane-rule.ts; `undefined`: nothing waits for it. */
   lane: string | undefined;
 }
 
@@ -27,7 +31,7 @@ export interface Entry {
 export function toEntry(source: Source, raw: LivingEntry, suspect: boolean): Entry {
   let origin = raw.id;
   let attemptsMade = 0;
-  let { fields } = raw;
+  let fields: readonly Buffer[] = raw.fields;
   if (source === 'retry') {
     // The history is for whoever looks at a dead letter.
     const attemptAt = fields[2]?.toString('latin1') === 'history' ? 4 : 2;
@@ -39,7 +43,7 @@ export function toEntry(source: Source, raw: LivingEntry, suspect: boolean): Ent
       fields = fields.slice(attemptAt + 2);
     }
   }
-  return { source, id: raw.id, origin, attemptsMade, fields, suspect, state: 'waiting', lane: undefined };
+  return { source, id: raw.id, origin, attemptsMade, fields, suspect, state: 'waiting', notBefore: 0, lane: undefined };
 }
 
 /** Retries come first: they are older than anything new. Within a source, in the order of ids. */

@@ -3,6 +3,7 @@ import type { Command, Outcome } from '../redis/connection.js';
 import { asArray, asNumber, type RawEntry, type Reply } from '../redis/reply.js';
 import type { EntryQueue } from './entry-queue.js';
 import { compareEntries, SOURCES, toEntry, type Entry, type Source } from './entry.js';
+import type { HeldNotes } from './held-notes.js';
 import type { Lease } from './lease.js';
 import type { Ledger } from './ledger.js';
 import type { PendingPages } from './pending-pages.js';
@@ -16,6 +17,7 @@ export interface LedgerCheckDeps {
   readonly queue: EntryQueue;
   readonly settler: Settler;
   readonly pages: PendingPages;
+  readonly notes: HeldNotes;
   readonly events: MqEvents;
   /** Entries claimed by one script. */
   readonly pageSize: number;
@@ -48,12 +50,12 @@ export class LedgerCheck {
   }
 
   stage(entries: RawEntries): void {
-    const { ledger, events } = this.deps;
+    const { ledger, events, notes } = this.deps;
     const before = this.staged.length;
     for (const source of SOURCES) {
       for (const { id, fields } of entries[source]) {
         if (fields === null) continue;
-        const entry = toEntry(source, { id, fields }, false);
+        const entry = notes.apply(toEntry(source, { id, fields }, false));
         if (ledger.add(entry)) this.staged.push(entry);
       }
     }
@@ -104,7 +106,7 @@ export class LedgerCheck {
     this.mustRepair = true;
     try {
       await settler.settled();
-      settler.hold();
+      settler.freeze();
       const { pending, brought } = await this.readPending();
       if (isOver()) return;
       this.mustRepair = false;
@@ -113,25 +115,26 @@ export class LedgerCheck {
       for (const entry of ledger.entries()) {
         if (entry.state === 'running' || pending.has(nameOf(entry))) continue;
         ledger.remove(entry.source, entry.id);
-        if (entry.state === 'waiting') dropped++;
+        if (entry.state === 'waiting' || entry.state === 'held') dropped++;
+        if (entry.state === 'held') queue.free(entry);
       }
       this.staged = [];
       queue.replace([...ledger.entries()].filter((entry) => entry.state === 'waiting').sort(compareEntries));
       if (brought + dropped > 0) events.emit('ledgerRepaired', { ...this.ref, brought, dropped });
     } finally {
-      settler.unhold();
+      settler.thaw();
     }
   }
 
   private async readPending(): Promise<{ readonly pending: ReadonlySet<string>; readonly brought: number }> {
-    const { pages, ledger, pageSize, isOver } = this.deps;
+    const { pages, ledger, pageSize, isOver, notes } = this.deps;
     const pending = new Set<string>();
     let brought = 0;
     for (const source of SOURCES) {
       for await (const page of pages.of(source, () => (isOver() ? 0 : pageSize))) {
         if (isOver()) break;
         for (const raw of page) {
-          const entry = toEntry(source, raw, false);
+          const entry = notes.apply(toEntry(source, raw, false));
           pending.add(nameOf(entry));
           if (ledger.add(entry)) brought++;
         }

@@ -8,7 +8,14 @@ import type { InFlight } from './in-flight.js';
 export class Ledger {
   private readonly held: Readonly<Record<Source, Map<string, Entry>>> = { stream: new Map(), retry: new Map() };
 
+  private shelvedCount = 0;
+
   constructor(private readonly inFlight: InFlight) {}
+
+  /** Entries that are held with their ids alone; they do not count as being in flight. */
+  get shelved(): number {
+    return this.shelvedCount;
+  }
 
   get size(): number {
     return this.held.stream.size + this.held.retry.size;
@@ -22,6 +29,11 @@ export class Ledger {
     return this.held[source].has(id);
   }
 
+  /** This very entry, and not the same one met anew. */
+  holds(entry: Entry): boolean {
+    return this.held[entry.source].get(entry.id) === entry;
+  }
+
   /** False when it is held already. */
   add(entry: Entry): boolean {
     const held = this.held[entry.source];
@@ -32,9 +44,29 @@ export class Ledger {
   }
 
   remove(source: Source, id: string): boolean {
-    const removed = this.held[source].delete(id);
-    if (removed) this.inFlight.gave(1);
-    return removed;
+    const entry = this.held[source].get(id);
+    if (entry === undefined) return false;
+    this.held[source].delete(id);
+    if (entry.fields === null) this.shelvedCount--;
+    else this.inFlight.gave(1);
+    return true;
+  }
+
+  /** Forgets what the entry contains; it is in Redis. */
+  shelve(entry: Entry): void {
+    if (entry.fields === null || !this.holds(entry)) return;
+    entry.fields = null;
+    this.shelvedCount++;
+    this.inFlight.gave(1);
+  }
+
+  /** False when it is held no longer. */
+  unshelve(entry: Entry, fields: readonly Buffer[]): boolean {
+    if (entry.fields !== null || !this.holds(entry)) return false;
+    entry.fields = fields;
+    this.shelvedCount--;
+    this.inFlight.took(1);
+    return true;
   }
 
   *entries(): Generator<Entry> {
@@ -42,7 +74,8 @@ export class Ledger {
   }
 
   clear(): void {
-    this.inFlight.gave(this.size);
+    this.inFlight.gave(this.size - this.shelvedCount);
+    this.shelvedCount = 0;
     for (const source of SOURCES) this.held[source].clear();
   }
 }

@@ -65,7 +65,7 @@ export class MessageRunner {
     let message: DecodedMessage;
     let payload: unknown;
     try {
-      message = decodeMessage(entry.fields);
+      message = decodeMessage(entry.fields!);
       payload = this.deserialize(message.payload);
     } catch (error) {
       return { result: { type: 'dead', reason: 'malformed', error, called: false }, message: null, ended: null };
@@ -167,6 +167,7 @@ export class MessageRunner {
     letter: DeadLetter | undefined,
   ): StreamContext {
     const { lease, handler, clock } = this.deps;
+    const fields = entry.fields!;
     return {
       topic: handler.topic,
       partition: lease.terms.partition,
@@ -183,7 +184,7 @@ export class MessageRunner {
         return call.signal;
       },
       get rawFields() {
-        return rawFieldsOf(letter?.fields ?? entry.fields);
+        return rawFieldsOf(letter?.fields ?? fields);
       },
       heartbeat: async () => call.heartbeat(clock.monotonic(), lease.isTrusted, this.place),
     };

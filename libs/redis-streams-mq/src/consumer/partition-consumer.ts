@@ -2,13 +2,14 @@ import { within } from '../core/clock.js';
 import type { HandlerDefinition } from '../core/handler.js';
 import type { Serializer } from '../core/serializer.js';
 import { EntryQueue } from './entry-queue.js';
-import { laneRule } from './lane.js';
+import { laneRule } from './lane-rule.js';
 import type { Lease } from './lease.js';
 import { Ledger } from './ledger.js';
 import { MessageRunner } from './message-runner.js';
 import type { RawEntries } from './ledger-check.js';
 import { PartitionIntake, type PartitionIntakeDeps } from './partition-intake.js';
 import { PartitionWorker, type PartitionWorkerDeps } from './partition-worker.js';
+import { Recall } from './recall.js';
 import { Settler } from './settler.js';
 
 export interface PartitionConsumerDeps
@@ -28,6 +29,7 @@ export class PartitionConsumer {
   private readonly queue: EntryQueue;
   private readonly ledger: Ledger;
   private readonly settler: Settler;
+  private readonly recall: Recall;
   private readonly runner: MessageRunner;
   private readonly intake: PartitionIntake;
   private readonly worker: PartitionWorker;
@@ -36,13 +38,23 @@ export class PartitionConsumer {
     const { options } = deps.handler;
     const batch = options.batchCount;
     this.ledger = new Ledger(deps.inFlight);
-    this.queue = new EntryQueue(batch, () => this.intake.roomCameFree(), laneRule(options));
+    this.queue = new EntryQueue({
+      ...deps,
+      ledger: this.ledger,
+      lowMark: batch,
+      onLow: () => this.intake.roomCameFree(),
+      laneOf: laneRule(options),
+      maxShelved: options.maxHeldPerPartition,
+      onFull: () => this.warnOfHeld(options.maxHeldPerPartition),
+      recall: (entries) => void this.recall.fetch(entries),
+    });
     this.settler = new Settler({
       ...deps,
       ledger: this.ledger,
       onGroupLost: () => this.intake.groupLost(),
       onUnanswered: () => this.intake.requestCheck(),
     });
+    this.recall = new Recall({ ...deps, ledger: this.ledger, settler: this.settler, queue: this.queue });
     this.runner = new MessageRunner(deps);
     const { queue, ledger, settler, runner } = this;
     this.intake = new PartitionIntake({
@@ -63,7 +75,7 @@ export class PartitionConsumer {
 
   /** Why this partition cannot be read at present, or `undefined`. */
   get failing(): string | undefined {
-    return this.intake.failing;
+    return this.intake.failing ?? (this.queue.isFull ? 'MAX_HELD' : undefined);
   }
 
   /** For how long a handler has overrun its time without ending, in milliseconds, or `null`. */
@@ -136,6 +148,13 @@ export class PartitionConsumer {
   async finished(): Promise<void> {
     await Promise.all([this.intake.finished(), this.worker.finished()]);
     if (!this.deps.lease.isEnded) await this.settler.settled();
+  }
+
+  private warnOfHeld(maxHeldPerPartition: number): void {
+    const { events, lease } = this.deps;
+    const { topic, partition, group } = lease.terms;
+    const message = 'a partition is not read: as many messages as maxHeldPerPartition allows wait for failing ones';
+    events.emit('warning', { message, fields: { topic, partition, group, maxHeldPerPartition } });
   }
 
   private end(): void {

@@ -8,6 +8,7 @@ import { asStreams } from '../redis/reply.js';
 import { ensureGroup, type EnsureGroupDeps } from './ensure-group.js';
 import type { EntryQueue } from './entry-queue.js';
 import { SOURCES, toEntry, type Source } from './entry.js';
+import { HeldNotes } from './held-notes.js';
 import type { InFlight } from './in-flight.js';
 import { LedgerCheck, type RawEntries } from './ledger-check.js';
 import type { Ledger } from './ledger.js';
@@ -49,6 +50,7 @@ export class PartitionIntake {
   private readonly ref: GroupPartitionRef;
   private readonly component: string;
   private readonly pages: PendingPages;
+  private readonly notes: HeldNotes;
   private readonly ledgerCheck: LedgerCheck;
   private state: State = 'recovering';
   /** Where a check leads: the last read was full, or it was not. */
@@ -65,7 +67,8 @@ export class PartitionIntake {
     this.ref = { topic, partition, group };
     this.component = `partition:${topic}:${partition}:${group}`;
     this.pages = new PendingPages(deps);
-    this.ledgerCheck = new LedgerCheck({ ...deps, pages: this.pages, isOver: () => this.isOver });
+    this.notes = new HeldNotes(deps);
+    this.ledgerCheck = new LedgerCheck({ ...deps, pages: this.pages, notes: this.notes, isOver: () => this.isOver });
   }
 
   /** Why this partition cannot be read at present, or `undefined`. */
@@ -75,7 +78,7 @@ export class PartitionIntake {
 
   /** How many entries of each source the group's reader may ask for now. */
   get room(): number {
-    return this.state === 'reading' && !this.isOver && this.deps.queue.length < this.deps.batch ? this.deps.batch : 0;
+    return this.state === 'reading' && !this.isOver && this.deps.queue.hasRoom ? this.deps.batch : 0;
   }
 
   start(): void {
@@ -193,7 +196,7 @@ export class PartitionIntake {
         await this.check();
         break;
       case 'hot':
-        if (this.deps.queue.length < this.deps.batch) await this.readHot();
+        if (this.deps.queue.hasRoom) await this.readHot();
         else await this.woken();
         break;
       case 'reopening':
@@ -227,12 +230,15 @@ export class PartitionIntake {
   // ---- taking over
 
   private async recover(): Promise<void> {
-    await ensureGroup(this.deps);
+    const group = await ensureGroup(this.deps);
+    await this.notes.read();
     let count = 0;
     for (const source of SOURCES) count += await this.takeOver(source);
     if (this.isOver) return;
     if (count > 0) this.deps.events.emit('takenOver', { ...this.ref, count });
     this.pages.forgetOthers();
+    // What a group that was made again will bring is not pending yet, and keeps its notes.
+    if (group === 'present') this.notes.forgetSettled((id) => this.deps.ledger.has('stream', id));
     this.afterCheck = 'reading';
     this.become('checking');
   }
@@ -247,13 +253,13 @@ export class PartitionIntake {
       for await (const page of this.pages.of(source, room)) {
         if (this.isOver) break;
         const entries = page
-          .map((raw) => toEntry(source, raw, !lease.terms.clean))
+          .map((raw) => this.notes.apply(toEntry(source, raw, !lease.terms.clean)))
           .filter((entry) => ledger.add(entry));
         inFlight.unreserve(reserved);
         reserved = 0;
         queue.push(entries);
         count += entries.length;
-        while (!this.isOver && queue.length >= pageSize) await this.woken();
+        while (!this.isOver && (queue.length >= pageSize || queue.isFull)) await this.woken();
       }
     } finally {
       inFlight.unreserve(reserved);

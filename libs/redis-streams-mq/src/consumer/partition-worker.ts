@@ -1,29 +1,20 @@
 import { pause, type Clock } from '../core/clock.js';
-import type { GroupPartitionRef, MqEvents } from '../core/events.js';
-import type { HandlerDefinition } from '../core/handler.js';
-import { decideRetry } from '../core/retry-decision.js';
 import { Backoff } from '../core/retry-policy.js';
 import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
-import { call } from '../redis/script.js';
+import { call as scriptCall } from '../redis/script.js';
 import { markCrash, unmarkCrash } from '../redis/scripts/pending.script.js';
-import { deadLetterMetadata } from './dead-letter-metadata.js';
 import type { HandlerGate } from './handler-gate.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
 import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
-import type { Lease } from './lease.js';
-import type { LetterDesk } from './letter-desk.js';
-import type { MessageRunner, RunReport } from './message-runner.js';
-import type { Settler } from './settler.js';
+import type { MessageRunner } from './message-runner.js';
+import { Outcomes, type OutcomesDeps, type Pending } from './outcomes.js';
 
-export interface PartitionWorkerDeps {
-  readonly handler: HandlerDefinition;
-  readonly lease: Lease;
+export interface PartitionWorkerDeps extends OutcomesDeps {
   readonly queue: EntryQueue;
-  readonly settler: Settler;
   readonly runner: MessageRunner;
   /** How many handlers may run at once in the instance. */
   readonly slots: Slots;
@@ -32,12 +23,8 @@ export interface PartitionWorkerDeps {
   readonly gate: HandlerGate;
   /** Shared by all partitions of the handler. */
   readonly rateLimiter?: RateLimiter | undefined;
-  /** Of a handler of dead letters. */
-  readonly desk?: LetterDesk | undefined;
   readonly connection: Connection;
   readonly clock: Clock;
-  readonly events: MqEvents;
-  readonly random: () => number;
   readonly ackFlushMs: number;
 }
 
@@ -61,14 +48,15 @@ interface Call {
   overrunSince: number | null;
   /** The end of its code then. */
   ended: Promise<void> | null;
+  settled: Pending;
 }
 
 /** Handles the entries of one partition in the order of the queue, `concurrency` at once, and says what became of each. */
 export class PartitionWorker {
   private readonly stopping = new AbortController();
-  private readonly ref: GroupPartitionRef;
   private readonly component: string;
   private readonly concurrency: number;
+  private readonly outcomes: Outcomes;
   /** In the order of their starts. */
   private readonly calls = new Set<Call>();
   /** Those that the loop does not wait for, and the code that runs although its time is over. */
@@ -79,9 +67,9 @@ export class PartitionWorker {
 
   constructor(private readonly deps: PartitionWorkerDeps) {
     const { topic, partition, group } = deps.lease.terms;
-    this.ref = { topic, partition, group };
     this.component = `worker:${topic}:${partition}:${group}`;
     this.concurrency = deps.handler.options.concurrency;
+    this.outcomes = new Outcomes(deps);
   }
 
   /** For how long a handler has overrun its time without ending, in milliseconds, or `null`. */
@@ -110,7 +98,7 @@ export class PartitionWorker {
     const ids = this.marked.splice(0);
     if (ids.length === 0 || lease.overdueMs > STOOD_STILL_MS) return;
     const { keys, epoch } = lease.terms;
-    connection.run(call(unmarkCrash, keys, { epoch }, ids)).catch(() => undefined);
+    connection.run(scriptCall(unmarkCrash, keys, { epoch }, ids)).catch(() => undefined);
   }
 
   /** Resolves when no code of the user runs for this partition any more. */
@@ -213,7 +201,7 @@ export class PartitionWorker {
   /** Whatever goes wrong here, the loop goes on; the entry stays pending and the next owner, or a restart, meets it. */
   private async handleSafely(entry: Entry): Promise<void> {
     const { events, slots } = this.deps;
-    const call: Call = { entry, since: null, overrunSince: null, ended: null };
+    const call: Call = { entry, since: null, overrunSince: null, ended: null, settled: null };
     this.calls.add(call);
     try {
       await this.handle(call);
@@ -232,14 +220,28 @@ export class PartitionWorker {
 
   private ended(call: Call): void {
     this.calls.delete(call);
-    this.deps.queue.free(call.entry);
+    const { entry, settled } = call;
+    if (settled === null) this.deps.queue.free(entry);
+    else void settled.then((heldForMs) => this.settled(entry, heldForMs));
+  }
+
+  private settled(entry: Entry, heldForMs: number | null): void {
+    const { queue } = this.deps;
+    if (this.isOver) return;
+    if (heldForMs === null) {
+      queue.free(entry);
+    } else {
+      // Whatever ended earlier owners, it was not this entry.
+      entry.suspect = false;
+      queue.holdBack(entry, heldForMs);
+    }
   }
 
   private async handle(call: Call): Promise<void> {
     const { clock, runner } = this.deps;
     const { entry } = call;
     entry.state = 'running';
-    if (entry.suspect && !(await this.markSuspect(entry))) return;
+    if (entry.suspect && !(await this.markSuspect(call))) return;
     const letter = await this.deps.desk?.open(entry, this.stopping.signal);
     if (letter === null) entry.state = 'waiting';
     if (letter === 'skip') this.deps.settler.ack(entry);
@@ -254,7 +256,7 @@ export class PartitionWorker {
       call.overrunSince = endedAt;
     }
     if (letter !== undefined && report.result.type === 'success') await this.handledLetter(entry);
-    else this.settle(entry, report);
+    else call.settled = this.outcomes.settle(entry, report);
   }
 
   private async handledLetter(entry: Entry): Promise<void> {
@@ -265,7 +267,8 @@ export class PartitionWorker {
   }
 
   /** False when the entry is not to be handled: owners have died on it too often, or the lease is gone. */
-  private async markSuspect(entry: Entry): Promise<boolean> {
+  private async markSuspect(call: Call): Promise<boolean> {
+    const { entry } = call;
     const { lease, connection, events, settler } = this.deps;
     const { keys, token, epoch } = lease.terms;
     // Sent before the mark, on the same connection: if this entry kills the process, the ones before it are settled.
@@ -274,7 +277,7 @@ export class PartitionWorker {
     while (!this.isOver) {
       try {
         if (this.marked.push(entry.id) > MARKS_KEPT) this.marked.shift();
-        const mark = await connection.run(call(markCrash, keys, { token, id: entry.id, epoch }));
+        const mark = await connection.run(scriptCall(markCrash, keys, { token, id: entry.id, epoch }));
         if (mark.status === 'fenced') {
           lease.lose('taken');
           return false;
@@ -286,7 +289,7 @@ export class PartitionWorker {
           return true;
         }
         const error = new Error(`${mark.deaths} owners ended while they handled this message`);
-        this.bury(entry, null, entry.attemptsMade, 'crash-loop', error);
+        call.settled = this.outcomes.bury(entry, null, entry.attemptsMade, 'crash-loop', error);
         return false;
       } catch (error) {
         const retryInMs = backoff.next();
@@ -296,64 +299,5 @@ export class PartitionWorker {
     }
     entry.state = 'waiting';
     return false;
-  }
-
-  private settle(entry: Entry, { result, message }: RunReport): void {
-    const { lease, settler } = this.deps;
-    if (lease.isEnded) return;
-    const attempts = entry.attemptsMade + 1;
-    switch (result.type) {
-      case 'success':
-        settler.ack(entry);
-        break;
-      case 'aborted':
-        entry.state = 'waiting';
-        break;
-      case 'dead':
-        // An entry that never reached the handler costs no attempt.
-        this.bury(entry, message, result.called ? attempts : entry.attemptsMade, result.reason, result.error);
-        break;
-      case 'retry':
-        this.retryOrBury(entry, message, attempts, result);
-        break;
-    }
-  }
-
-  private retryOrBury(
-    entry: Entry,
-    message: RunReport['message'],
-    attempt: number,
-    failed: { readonly delayMs?: number; readonly error?: unknown },
-  ): void {
-    const { settler, handler, random, events } = this.deps;
-    const onBadCallback = (error: unknown): void =>
-      events.emit('fault', { component: `retry:${handler.name}`, class: 'unexpected', error, retryInMs: 0 });
-    const decision = decideRetry({ ...failed, attempt }, handler.options, { random, onBadCallback });
-    if (decision.type === 'dead') this.bury(entry, message, attempt, decision.reason, failed.error);
-    else settler.retry(entry, attempt, decision.delayMs, failed.error);
-  }
-
-  private bury(
-    entry: Entry,
-    message: RunReport['message'],
-    attempts: number,
-    reason: Parameters<Settler['dead']>[2],
-    error: unknown,
-  ): void {
-    const { desk, settler } = this.deps;
-    if (desk !== undefined) {
-      desk.givenUp(entry, attempts, error);
-      settler.ack(entry);
-      return;
-    }
-    const metadata = deadLetterMetadata({
-      ...this.ref,
-      originalMessageId: entry.origin,
-      message,
-      attempts,
-      reason,
-      error,
-    });
-    settler.dead(entry, attempts, reason, error, metadata);
   }
 }

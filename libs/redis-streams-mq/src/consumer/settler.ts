@@ -7,6 +7,7 @@ import type { Connection, Outcome } from '../redis/connection.js';
 import { classifyRedisError, isConnectionError, replyCode, wasNotSent } from '../redis/redis-errors.js';
 import type { Arg } from '../redis/reply.js';
 import { call, type ScriptCall } from '../redis/script.js';
+import { hold, type HoldReply } from '../redis/scripts/hold.script.js';
 import {
   dead,
   fail,
@@ -34,14 +35,29 @@ interface Dead {
   readonly reason: DeadReason;
   readonly error: unknown;
   readonly metadata: readonly Arg[];
+  readonly onSettled: OnSettled | undefined;
 }
 
-type Reply = SettleReply | FailReply | DeadReply;
+/** A failure that is noted while the entry stays pending, in its place. */
+interface Hold {
+  readonly kind: 'hold';
+  readonly entry: Entry;
+  readonly attempts: number;
+  readonly delayMs: number;
+  readonly error: unknown;
+  readonly onSettled: OnSettled;
+}
+
+/** Called when Redis has the outcome; `heldForMs`: the entry is to be handled again then, and is not settled. */
+export type OnSettled = (heldForMs: number | null) => void;
+
+type Move = Retry | Dead | Hold;
+type Reply = SettleReply | FailReply | DeadReply | HoldReply;
 
 /** Part of a flush: one script call, what to do with its answer, and what goes back if there is none. */
 interface Step {
   readonly call: ScriptCall<Reply>;
-  readonly items: readonly (Entry | Retry | Dead)[];
+  readonly items: readonly (Entry | Move)[];
   readonly done: (reply: Exclude<Reply, { status: 'fenced' }>) => void;
 }
 
@@ -76,15 +92,19 @@ function errorText(error: unknown): string {
   return text.length > ERROR_TEXT_LENGTH ? `${text.slice(0, ERROR_TEXT_LENGTH)}...` : text;
 }
 
+function report(item: Entry | Move, heldForMs: number | null): void {
+  if ('kind' in item && item.kind !== 'retry') item.onSettled?.(heldForMs);
+}
+
 /**
  * Takes the outcomes of one partition to Redis, fenced by its lease. An entry leaves the ledger when its script has
  * answered; one whose script failed stays and is tried again, so nothing is lost and nothing behind it waits.
  */
 export class Settler {
   private acks: Record<Source, Entry[]> = { stream: [], retry: [] };
-  private moves: (Retry | Dead)[] = [];
+  private moves: Move[] = [];
   /** What met an error and waits for its next try. */
-  private later: (Entry | Retry | Dead)[] = [];
+  private later: (Entry | Move)[] = [];
   private oldestAt = Infinity;
   private flushTimer: Timer | undefined;
   private laterTimer: Timer | undefined;
@@ -97,10 +117,10 @@ export class Settler {
   /** When the last answer came, or when waiting for one began. */
   private unansweredSince = 0;
   private sequence = 0;
-  private held = false;
+  private frozen = false;
   private waitingForRedis = false;
   /** What was sent without an answer: Redis may have done it. */
-  private readonly unsure = new Set<Entry | Retry | Dead>();
+  private readonly unsure = new Set<Entry | Move>();
   private check: { readonly mark: number; readonly removed: Record<Source, number> } | undefined;
 
   constructor(private readonly deps: SettlerDeps) {}
@@ -117,9 +137,22 @@ export class Settler {
     this.flushSoon();
   }
 
-  dead(entry: Entry, attempts: number, reason: DeadReason, error: unknown, metadata: readonly Arg[]): void {
+  dead(
+    entry: Entry,
+    attempts: number,
+    reason: DeadReason,
+    error: unknown,
+    metadata: readonly Arg[],
+    onSettled?: OnSettled,
+  ): void {
     entry.state = 'settling';
-    this.moves.push({ kind: 'dead', entry, attempts, reason, error, metadata });
+    this.moves.push({ kind: 'dead', entry, attempts, reason, error, metadata, onSettled });
+    this.flushSoon();
+  }
+
+  hold(entry: Entry, attempts: number, delayMs: number, error: unknown, onSettled: OnSettled): void {
+    entry.state = 'settling';
+    this.moves.push({ kind: 'hold', entry, attempts, delayMs, error, onSettled });
     this.flushSoon();
   }
 
@@ -138,7 +171,7 @@ export class Settler {
 
   /** Sends what is collected. Written to the socket before this returns, so that a later command is answered later. */
   flush(): void {
-    if (this.held) return;
+    if (this.frozen) return;
     this.flushTimer?.cancel();
     this.oldestAt = Infinity;
     if (this.deps.lease.isEnded || !this.hasQueued) return;
@@ -191,18 +224,20 @@ export class Settler {
 
   /** The pending list was read while nothing was under way: what is not `pending` has been settled, and all else has not. */
   learned(isPending: (entry: Entry) => boolean): void {
-    this.later = this.later.filter((item) => isPending('kind' in item ? item.entry : item));
+    const gone = this.later.filter((item) => !isPending('kind' in item ? item.entry : item));
+    this.later = this.later.filter((item) => !gone.includes(item));
+    for (const item of gone) report(item, null);
     this.unsure.clear();
     this.answersLost = false;
   }
 
-  /** From now on nothing is sent until `unhold`: the pending entries are being read. */
-  hold(): void {
-    this.held = true;
+  /** From now on nothing is sent until `thaw`: the pending entries are being read. */
+  freeze(): void {
+    this.frozen = true;
   }
 
-  unhold(): void {
-    this.held = false;
+  thaw(): void {
+    this.frozen = false;
     this.flush();
   }
 
@@ -226,9 +261,11 @@ export class Settler {
     this.flushTimer?.cancel();
     this.laterTimer?.cancel();
     this.laterTimer = undefined;
+    const forgotten = [...this.moves, ...this.later];
     this.acks = { stream: [], retry: [] };
     this.moves = [];
     this.later = [];
+    for (const item of forgotten) report(item, null);
     this.unsure.clear();
     this.answersLost = false;
     this.oldestAt = Infinity;
@@ -247,6 +284,8 @@ export class Settler {
       if (retries.length > 0) steps.push(this.retryStep(source, retries));
     }
     for (const move of this.moves) if (move.kind === 'dead') steps.push(this.deadStep(move));
+    const holds = this.moves.filter((move) => move.kind === 'hold');
+    if (holds.length > 0) steps.push(this.holdStep(holds));
     this.acks = { stream: [], retry: [] };
     this.moves = [];
     return steps;
@@ -265,6 +304,7 @@ export class Settler {
     retry: string;
     retryItems: string;
     dlq: string;
+    held: string;
   } {
     const { keys } = this.deps.lease.terms;
     return { ...keys, source: source === 'retry' ? keys.retryStream : keys.stream };
@@ -313,9 +353,33 @@ export class Settler {
       items: [item],
       done: (reply) => {
         this.remove(entry);
+        item.onSettled?.(null);
         if (reply.status === 'dead')
           this.deps.events.emit('dead', { ...this.ref, id: entry.origin, attempt: attempts, reason, error });
         if (reply.status === 'deleted') this.deps.events.emit('payloadMissing', { ...this.ref, ids: [entry.origin] });
+      },
+    };
+  }
+
+  private holdStep(holds: readonly Hold[]): Step {
+    const { token, group } = this.deps.lease.terms;
+    const rest = holds.flatMap(({ entry, attempts, delayMs }) => [entry.id, attempts, delayMs]);
+    return {
+      call: call(hold, this.keys('stream'), { token, group }, rest),
+      items: holds,
+      done: (reply) => {
+        const { now, due } = reply as Extract<HoldReply, { status: 'ok' }>;
+        for (const [i, { entry, attempts, delayMs, error, onSettled }] of holds.entries()) {
+          const dueAt = due[i] ?? null;
+          if (dueAt === null) {
+            this.remove(entry);
+            onSettled(null);
+            continue;
+          }
+          entry.attemptsMade = attempts;
+          onSettled(Math.max(0, dueAt - now));
+          this.deps.events.emit('retried', { ...this.ref, id: entry.origin, attempt: attempts, delayMs, error });
+        }
       },
     };
   }

@@ -25,6 +25,8 @@ describe('resolveHandlerOptions', () => {
           share: { modulo: 1, remainder: 0 },
           concurrency: 1,
           ordering: 'key',
+          retryOrdering: 'relaxed',
+          maxHeldPerPartition: 1000,
         },
         problems: [],
       });
@@ -44,6 +46,7 @@ describe('resolveHandlerOptions', () => {
       partitionRemainder: 0,
       concurrency: 8,
       ordering: 'none',
+      maxHeldPerPartition: 1,
     });
     expect(problems).toEqual([]);
     expect(resolved).toEqual({
@@ -61,6 +64,8 @@ describe('resolveHandlerOptions', () => {
       share: { modulo: 3, remainder: 0 },
       concurrency: 8,
       ordering: 'none',
+      retryOrdering: 'relaxed',
+      maxHeldPerPartition: 1,
     });
     expect(Object.isFrozen(resolved) && Object.isFrozen(resolved.share)).toBe(true);
   });
@@ -70,6 +75,13 @@ describe('resolveHandlerOptions', () => {
     expect(resolve({ ordering: 'partition', concurrency: 8 }).problems).toEqual([
       'Orders.on: ordering "partition" handles one message after the other, so concurrency (8) must be 1; ' +
         'with ordering "key" different keys are handled at once',
+    ]);
+    expect(resolve({ ordering: 'none', retryOrdering: 'key' }).problems).toEqual([
+      'Orders.on: ordering "none" keeps no order, so retryOrdering must be "relaxed"; got "key"',
+    ]);
+    expect(resolve({ retryOrdering: 'partition', concurrency: 2 }).problems).toEqual([
+      'Orders.on: retryOrdering "partition" lets nothing pass a message that fails, so concurrency (2) must be 1; ' +
+        'retryOrdering "key" lets other keys pass',
     ]);
     expect(resolve({ ordering: 'keys', concurrency: 0 }).problems).toEqual([
       'Orders.on: ordering must be "key" or "partition" or "none"; got "keys"',

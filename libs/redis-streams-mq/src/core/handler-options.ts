@@ -1,4 +1,4 @@
-import type { Ordering, RateLimit, ResolvedHandlerOptions } from './handler.js';
+import type { Ordering, RateLimit, RetryOrdering, ResolvedHandlerOptions } from './handler.js';
 import {
   type HandlerBackoff,
   type HandlerRetry,
@@ -117,11 +117,33 @@ export interface StreamHandlerOptions {
    * @defaultValue 'key'
    */
   readonly ordering?: Ordering;
+
+  /**
+   * What waits behind a message that failed until it succeeds or is a dead letter. `relaxed`: nothing, later messages
+   * pass it. `key`: the later messages of its key. `partition`: all later messages of its partition. What waits, and how
+   * often the failing one was tried, survives a crash.
+   *
+   * Hazard: messages that wait are pending in Redis, so that retention keeps everything behind them. A message that can
+   * never succeed holds up its key until its attempts are used up.
+   * @defaultValue 'relaxed'
+   */
+  readonly retryOrdering?: RetryOrdering;
+
+  /**
+   * With `retryOrdering` `key` or `partition`: how many messages of one partition may wait because of failing ones, these
+   * included. They take no payload's memory, only an id's. Then the partition reads nothing more until some of them are
+   * settled, and readiness says so.
+   *
+   * Hazard: the other keys of the partition wait then as well.
+   * @defaultValue 1000
+   */
+  readonly maxHeldPerPartition?: number;
 }
 
 /** Each start within the window is remembered. */
 const MAX_RATE = 100_000;
 const MAX_CONCURRENCY = 10_000;
+const MAX_HELD = 100_000;
 
 const rules = {
   batchCount: mqOptionRules.consumerBatchCount,
@@ -150,6 +172,8 @@ const rules = {
   partitionRemainder: integer(0, 0, MAX_PARTITION_COUNT - 1),
   concurrency: integer(1, 1, MAX_CONCURRENCY),
   ordering: oneOf<Ordering>('key', ['key', 'partition', 'none']),
+  retryOrdering: oneOf<RetryOrdering>('relaxed', ['relaxed', 'key', 'partition']),
+  maxHeldPerPartition: integer(1_000, 1, MAX_HELD),
 } satisfies { readonly [K in keyof Required<StreamHandlerOptions>]: OptionRule<unknown> };
 const known: ReadonlyMap<string, OptionRule<unknown>> = new Map(Object.entries(rules));
 
@@ -179,6 +203,17 @@ function crossProblems(given: StreamHandlerOptions, resolved: ResolvedHandlerOpt
     problems.push(
       `ordering "partition" handles one message after the other, so concurrency (${resolved.concurrency}) must be 1; ` +
         'with ordering "key" different keys are handled at once',
+    );
+  }
+  if (resolved.ordering === 'none' && resolved.retryOrdering !== 'relaxed') {
+    problems.push(
+      `ordering "none" keeps no order, so retryOrdering must be "relaxed"; got "${resolved.retryOrdering}"`,
+    );
+  }
+  if (resolved.retryOrdering === 'partition' && resolved.concurrency > 1) {
+    problems.push(
+      `retryOrdering "partition" lets nothing pass a message that fails, so concurrency (${resolved.concurrency}) must be 1; ` +
+        'retryOrdering "key" lets other keys pass',
     );
   }
   return problems;
@@ -232,6 +267,8 @@ export function resolveHandlerOptions(
     share: Object.freeze({ modulo: given.partitionModulo ?? 1, remainder: given.partitionRemainder ?? 0 }),
     concurrency: given.concurrency ?? rules.concurrency.defaultValue,
     ordering: given.ordering ?? rules.ordering.defaultValue,
+    retryOrdering: given.retryOrdering ?? rules.retryOrdering.defaultValue,
+    maxHeldPerPartition: given.maxHeldPerPartition ?? rules.maxHeldPerPartition.defaultValue,
   });
   // Values that are wrong by themselves have been replaced, and would only lead to further, misleading problems.
   if (problems.length === 0) problems.push(...crossProblems(given, resolved, moduleOptions.leaseTtlMs));

@@ -86,6 +86,9 @@ export interface PartitionShare {
 /** What keeps its order among messages of one partition that are handled at once. */
 export type Ordering = 'key' | 'partition' | 'none';
 
+/** What waits while a failed message is tried again: nothing, its key, or its partition. */
+export type RetryOrdering = 'relaxed' | 'key' | 'partition';
+
 /** Handler options with every field set; each defaults to the module's option. */
 export interface ResolvedHandlerOptions {
   readonly batchCount: number;
@@ -107,6 +110,10 @@ export interface ResolvedHandlerOptions {
   readonly concurrency: number;
   /** What is handled one after the other when `concurrency` is more than 1. */
   readonly ordering: Ordering;
+  /** What waits behind a message that failed, until it is settled or dead. */
+  readonly retryOrdering: RetryOrdering;
+  /** Messages of one partition that may wait so. */
+  readonly maxHeldPerPartition: number;
 }
 
 /** What a subscription to dead letters wants. */

@@ -44,26 +44,30 @@ const COMMIT = `local function writePosition()
   return summary[1]
 end`;
 
-export const settle: Script<FencedKey | 'commit' | 'crash', FencedArg, SettleReply> = defineScript({
+export const settle: Script<FencedKey | 'commit' | 'crash' | 'held', FencedArg, SettleReply> = defineScript({
   name: 'settle',
-  keys: ['source', 'lease', 'commit', 'crash'],
+  keys: ['source', 'lease', 'commit', 'crash', 'held'],
   args: ['token', 'group', 'onRetryStream'],
   lua: `
 -- Acknowledges handled entries. rest: their ids, ascending. On the group's retry stream they are deleted too.
--- Writes the commit position.
+-- Writes the commit position and removes the notes of earlier failures.
 -- Returns { 'ok', acknowledged, pending total }. Twice: the second XACK answers 0 and the position stays.
 -- XACK is the first write: a full Redis allows it, and lets pass what follows. The reads before it fail on a key of a
 -- wrong type, so that nothing is acknowledged then.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 ${COMMIT}
 redis.call('HLEN', crash)
-if onRetryStream == '0' then redis.call('HLEN', commit) end
+if onRetryStream == '0' then
+  redis.call('HLEN', commit)
+  redis.call('HLEN', held)
+end
 local acked = 0
 for i = rest, #ARGV, 1000 do
   local last = math.min(i + 999, #ARGV)
   acked = acked + redis.call('XACK', source, group, unpack(ARGV, i, last))
   redis.call('HDEL', crash, unpack(ARGV, i, last))
-  if onRetryStream == '1' then redis.call('XDEL', source, unpack(ARGV, i, last)) end
+  if onRetryStream == '1' then redis.call('XDEL', source, unpack(ARGV, i, last))
+  else redis.call('HDEL', held, unpack(ARGV, i, last)) end
 end
 if acked == 0 then return { 'ok', 0, redis.call('XPENDING', source, group)[1] } end
 return { 'ok', acked, writePosition() }`,
@@ -86,10 +90,10 @@ export type FailReply =
       readonly results: readonly string[];
     };
 
-export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'commit' | 'crash', FencedArg, FailReply> = defineScript(
-  {
+export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'commit' | 'crash' | 'held', FencedArg, FailReply> =
+  defineScript({
     name: 'fail',
-    keys: ['source', 'lease', 'retry', 'retryItems', 'commit', 'crash'],
+    keys: ['source', 'lease', 'retry', 'retryItems', 'commit', 'crash', 'held'],
     args: ['token', 'group', 'onRetryStream'],
     lua: `
 -- Moves failed entries into the group's retry bucket. rest: (id, item id, attempts made, delay in ms, error) per entry.
@@ -103,7 +107,10 @@ ${COMMIT}
 ${HISTORY}
 redis.call('HLEN', crash)
 redis.call('ZCARD', retry)
-if onRetryStream == '0' then redis.call('HLEN', commit) end
+if onRetryStream == '0' then
+  redis.call('HLEN', commit)
+  redis.call('HLEN', held)
+end
 local at, left = now(), false
 local results = {}
 for i = rest, #ARGV, 5 do
@@ -126,7 +133,7 @@ for i = rest, #ARGV, 5 do
     end
     redis.call('XACK', source, group, id)
     redis.call('HDEL', crash, id)
-    if onRetryStream == '1' then redis.call('XDEL', source, id) end
+    if onRetryStream == '1' then redis.call('XDEL', source, id) else redis.call('HDEL', held, id) end
     left = true
   end
 end
@@ -145,16 +152,15 @@ return { 'ok', pending, first[2] or '', num(at), results }`,
         results: asTexts(results),
       };
     },
-  },
-);
+  });
 
 export type DeadReply =
   | { readonly status: 'fenced' }
   | { readonly status: 'dead' | 'gone' | 'deleted'; readonly pending: number; readonly dlqId: string | null };
 
-export const dead: Script<FencedKey | 'dlq' | 'commit' | 'crash', FencedArg | 'id', DeadReply> = defineScript({
+export const dead: Script<FencedKey | 'dlq' | 'commit' | 'crash' | 'held', FencedArg | 'id', DeadReply> = defineScript({
   name: 'dead',
-  keys: ['source', 'lease', 'dlq', 'commit', 'crash'],
+  keys: ['source', 'lease', 'dlq', 'commit', 'crash', 'held'],
   args: ['token', 'group', 'onRetryStream', 'id'],
   lua: `
 -- Moves one entry into the dead letter stream. rest: metadata fields and values; failedAt, the history and the original
@@ -166,7 +172,10 @@ if redis.call('GET', lease) ~= token then return { 'fenced' } end
 ${MESSAGE_AT}
 ${COMMIT}
 redis.call('HLEN', crash)
-if onRetryStream == '0' then redis.call('HLEN', commit) end
+if onRetryStream == '0' then
+  redis.call('HLEN', commit)
+  redis.call('HLEN', held)
+end
 if #redis.call('XPENDING', source, group, id, id, 1) == 0 then
   return { 'gone', redis.call('XPENDING', source, group)[1] }
 end
@@ -191,7 +200,7 @@ if found[1] then
 end
 redis.call('XACK', source, group, id)
 redis.call('HDEL', crash, id)
-if onRetryStream == '1' then redis.call('XDEL', source, id) end
+if onRetryStream == '1' then redis.call('XDEL', source, id) else redis.call('HDEL', held, id) end
 return { status, writePosition(), dlqId }`,
   decode: (reply) => {
     const [status, pending, dlqId] = asArray(reply);
