@@ -25,7 +25,7 @@ const TABLE = [
   String.raw`streaming:mq:members:\{${GROUP}\}(:info)?`,
   `streaming:mq:wake:[^:]+:${GROUP}`,
   `stream:topic:${TAG}:dlq:retry:${GROUP}`,
-  `streaming:mq:dlq:(lease|epoch|retry|crash|paused):${TAG}:${GROUP}`,
+  `streaming:mq:dlq:(lease|epoch|retry|held|crash|paused):${TAG}:${GROUP}`,
   `streaming:mq:dlq:retry:${TAG}:${GROUP}:items`,
   `streaming:mq:dlq:(commit|activity|paused|delayed):${TAG}`,
   String.raw`streaming:mq:dlq:members:\{${GROUP}\}(:info)?`,

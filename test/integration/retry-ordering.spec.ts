@@ -197,7 +197,7 @@ describe('retryOrdering key', () => {
   it('counts what waits neither as in flight nor against the other partitions', async () => {
     failures.set(0, 1);
     const instance = await open(
-      { ...byKey, retryBaseBackoffMs: 1_000, retryMaxBackoffMs: 1_000 },
+      { ...byKey, retryBaseBackoffMs: 4_000, retryMaxBackoffMs: 4_000 },
       { defaultPartitionCount: 2, maxInFlight: 4 },
     );
     await instance.producer.send(topic, { n: 0 }, { partition: 0, key: 'a' });
