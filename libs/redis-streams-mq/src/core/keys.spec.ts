@@ -16,6 +16,7 @@ describe('the keys are those of the documentation', () => {
       stream: 'stream:topic:{orders:p:0}',
       retryStream: 'stream:topic:{orders:p:0}:retry:billing',
       dlq: 'stream:topic:{orders:p:0}:dlq',
+      imports: 'streaming:mq:imports:{orders:p:0}',
       lease: 'streaming:mq:lease:{orders:p:0}:billing',
       epoch: 'streaming:mq:epoch:{orders:p:0}:billing',
       retry: 'streaming:mq:retry:{orders:p:0}:billing',
