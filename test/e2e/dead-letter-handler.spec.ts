@@ -126,7 +126,8 @@ it('refuses the boot with all that is wrong with handlers of dead letters', asyn
   const { problems } = (await boot.catch((error: unknown) => error)) as { problems: string[] };
   expect(problems).toEqual(
     expect.arrayContaining([
-      expect.stringContaining('the dead letters of topic "orders" in group "dlq-group" has two handlers'),
+      expect.stringMatching(/topic "orders" in group "dlq-group" has two handlers: Wrong.one .* and Wrong.two/),
+      expect.stringMatching(/topic "orders" in group "dlq-group" has two handlers: Wrong.one .* and Wrong.six/),
       expect.stringContaining('Wrong.three: group name "a:b"'),
       expect.stringContaining('Wrong.four: group name'),
       'Wrong.five: the list of topics is empty',
@@ -135,7 +136,6 @@ it('refuses the boot with all that is wrong with handlers of dead letters', asyn
       expect.stringContaining('Wrong.five: retryMaxAttempts'),
     ]),
   );
-  expect(problems.filter((problem) => problem.includes('six'))).toEqual([]);
   expect(() => DeadLetterHandler('t')(Wrong, 'x', { value: () => 1 })).toThrow('@DeadLetterHandler needs a method');
 });
 

@@ -131,8 +131,8 @@ onEachKind('a handler of dead letters', (kind) => {
     expect(
       warnings
         .all('warning')
-        .map(({ fields }) => fields.attempts)
-        .toSorted(),
+        .map(({ fields }) => Number(fields.attempts))
+        .toSorted((a, b) => a - b),
     ).toEqual([1, 3]);
     for (const letter of await allPages(deadLetters, topic)) expect(letter.group).toBe('g');
     await expect(deadLetters.replayAll(topic)).resolves.toMatchObject({ replayed: 2 });

@@ -68,7 +68,7 @@ onEachKind('dead letters are exported and imported', (kind) => {
     expect(await deadLetters.import(topic, createReadStream(file))).toMatchObject({ imported: 0, present: total });
     const after = await allPages(deadLetters, topic);
     const told = (letters: typeof before) =>
-      letters.map(({ id: _, ...letter }) => JSON.stringify(letter)).toSorted((a, b) => (a < b ? -1 : 1));
+      letters.map((letter) => JSON.stringify({ ...letter, id: '' })).toSorted((a, b) => (a < b ? -1 : 1));
     expect(told(after)).toEqual(told(before));
 
     rejected.repair();

@@ -11,6 +11,19 @@ function hashTag(key: string): string {
 }
 
 describe('the keys are those of the documentation', () => {
+  it('of a group that consumes the dead letters', () => {
+    const ofLetters = keys.ofDeadLetters();
+    expect(ofLetters.groupPartition('orders', 0, 'billing')).toMatchObject({
+      stream: 'stream:topic:{orders:p:0}:dlq',
+      retryStream: 'stream:topic:{orders:p:0}:dlq:retry:billing',
+      lease: 'streaming:mq:dlq:lease:{orders:p:0}:billing',
+      retry: 'streaming:mq:dlq:retry:{orders:p:0}:billing',
+      commit: 'streaming:mq:dlq:commit:{orders:p:0}',
+    });
+    expect(ofLetters.topic('orders')).toEqual(keys.topic('orders'));
+    expect([ofLetters.topics, ofLetters.announcements]).toEqual([keys.topics, keys.announcements]);
+  });
+
   it('of a partition and a group on it', () => {
     expect(keys.groupPartition('orders', 0, 'billing')).toEqual({
       stream: 'stream:topic:{orders:p:0}',

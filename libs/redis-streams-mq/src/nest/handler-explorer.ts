@@ -203,19 +203,15 @@ class Exploration {
   }
 
   /** A group is one reader: with two handlers of one topic each would get part of its messages. */
-  private claim(
-    found: FoundHandler,
-    { instance, deadLetters }: StreamSubscription,
-    topic: string,
-    group: string,
-  ): boolean {
-    const key = JSON.stringify([instance, topic, group, deadLetters !== undefined]);
+  private claim(found: FoundHandler, { instance }: StreamSubscription, topic: string, group: string): boolean {
+    // Also where one of them handles dead letters: handlers are started, stopped and shown by topic and group.
+    const key = JSON.stringify([instance, topic, group]);
     const other = this.takenBy.get(key);
     if (other === undefined) {
       this.takenBy.set(key, found);
       return true;
     }
-    const what = `${deadLetters === undefined ? '' : 'the dead letters of '}topic "${topic}" in group "${group}"`;
+    const what = `topic "${topic}" in group "${group}"`;
     if (other.instance === found.instance && other.method === found.method) {
       this.problems.push(`${found.name} names ${what} twice`);
     } else {
