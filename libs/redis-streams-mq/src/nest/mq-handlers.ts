@@ -50,7 +50,7 @@ export class MqHandlers {
     private readonly options: Pick<ResolvedMqOptions, 'enabled' | 'autoStart'>,
   ) {}
 
-  /** @internal */
+  /** Says which handlers there are; the module calls it. @internal */
   found(definitions: readonly HandlerDefinition[], onStarted: () => void): void {
     this.definitions = definitions;
     this.onStarted = onStarted;
