@@ -117,11 +117,11 @@ export function measured(
   }
   const summaries = Object.fromEntries([...values].map(([name, ofEntry]) => [name, summarize(ofEntry)]));
   const medians = Object.fromEntries(Object.entries(summaries).map(([name, summary]) => [name, summary.median]));
-  const [first, ...others] = [...values];
-  const ratios = Object.fromEntries(
-    others.map(([name, ofOther]) => [name, pairedRatio(first![1], ofOther, row.better)]),
-  );
-  const checks = (row.checks ?? []).map((check) => check.met({ medians, ratios }));
+  const [judged] = scenario.entries;
+  const first = values.get(judged!.name);
+  const others = first === undefined ? [] : [...values].filter(([name]) => name !== judged!.name);
+  const ratios = Object.fromEntries(others.map(([name, ofOther]) => [name, pairedRatio(first!, ofOther, row.better)]));
+  const checks = first === undefined ? [] : (row.checks ?? []).map((check) => check.met({ medians, ratios }));
   const known = checks.filter((met) => met !== undefined);
   return {
     row,

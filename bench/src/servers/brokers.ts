@@ -4,8 +4,9 @@ import { accessSync, constants } from 'node:fs';
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { waitFor } from '../../../test/support/wait-for.js';
+import { MissingServerError } from './running-server.js';
 
-const READY_MS = 60_000;
+const READY_MS = 120_000;
 const STOP_MS = 20_000;
 
 /** Also where Debian keeps what is for root. */
@@ -26,7 +27,7 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/** Starts a broker in a process group of its own and resolves when its port takes connections. */
+/** Starts a broker in a process group of its own and resolves when its port takes connections. One that does not start is missing. */
 export async function startBroker(
   file: string,
   args: readonly string[],
@@ -52,7 +53,7 @@ export async function startBroker(
     if (child.exitCode !== null) throw new Error(`${file} ended with code ${child.exitCode}`);
   } catch (error) {
     killGroup(child, 'SIGKILL');
-    throw new Error(`${file} did not start:\n${output}`, { cause: error });
+    throw new MissingServerError(`${file} did not start: ${(error as Error).message}\n${output}`, { cause: error });
   }
   return child;
 }
