@@ -5,6 +5,7 @@ import { startRedis, type TestRedis } from '../../support/redis-server.js';
 import type { ConformanceCase } from './conformance-case.js';
 import { deliveryCases } from './delivery-cases.js';
 import { failureCases } from './failure-cases.js';
+import { orderCases } from './order-cases.js';
 
 let redis: TestRedis;
 beforeAll(async () => {
@@ -16,7 +17,7 @@ const engines: readonly (readonly [string, () => Promise<EngineUnderTest>])[] = 
   ['on Redis', () => onRedis(redis)],
   ['in memory', inMemory],
 ];
-const cases = [...deliveryCases, ...failureCases].map((each) => [each.name, each] as const);
+const cases = [...deliveryCases, ...failureCases, ...orderCases].map((each) => [each.name, each] as const);
 
 describe.each(engines)('the engine %s', (_engine, open) => {
   let engine: EngineUnderTest;

@@ -6,6 +6,7 @@ import {
   type DeadLetterPage,
   DeadLetterQueue,
   type DeadReason,
+  defineTopic,
   EventId,
   getMqProducerToken,
   InjectDeadLetterQueue,
@@ -54,6 +55,18 @@ export const serializer: Serializer = {
   deserialize: (bytes) => bytes.toString(),
 };
 export const partitioner: Partitioner = (key, count, topic) => (key === null ? 0 : (key.length + topic.length) % count);
+
+export const orders = defineTopic<Order>('orders', { partitions: 8, version: 2 });
+
+@Injectable()
+export class TypedHandlers {
+  constructor(readonly producer: MqProducer) {}
+
+  @StreamHandler(orders, 'typed', { concurrency: 4, ordering: 'key' })
+  async onOrder(order: Order): Promise<void> {
+    await this.producer.send(orders, { id: order.id + 1 });
+  }
+}
 
 @Injectable()
 export class Handlers {

@@ -1,3 +1,4 @@
+import { pause } from '../core/clock.js';
 import type { HandlerDefinition } from '../core/handler.js';
 import { MqEvents } from '../core/events.js';
 import { Keys } from '../core/keys.js';
@@ -13,6 +14,8 @@ const HOUR_MS = 3_600_000;
 const LEASE_MS = 10 * 365 * 24 * HOUR_MS;
 /** Below the time after which a reader looks after its wake stream. */
 const POLL_MS = 15_000;
+/** Longer than an instance takes to own what nobody else has. */
+const START_MS = 5_000;
 
 /** One life of the instance: from its start to its end or crash. */
 interface Life {
@@ -138,6 +141,7 @@ export class InMemoryEngine {
       health: part('health'),
       metrics: metrics === null ? null : delegate(() => this.life.runtime.metrics ?? metrics),
       connect: (use) => this.whileTimePasses(this.life.runtime.connect(use)),
+      control: delegate(() => this.life.runtime.control, this.whileTimePasses),
       start: (handlers, isStopped) => this.start(handlers, isStopped),
       stop: () => this.whileTimePasses(this.life.runtime.stop()),
       close: () => this.whileTimePasses(this.life.runtime.close()),
@@ -157,20 +161,19 @@ export class InMemoryEngine {
     this.isStopped = isStopped;
     const { life } = this;
     const groups = new Set(handlers.filter((handler) => !isStopped(handler)).map(({ group }) => group));
-    const owned = new Promise<void>((resolve) => {
-      const off = this.events.on('rebalanced', ({ group }) => {
-        groups.delete(group);
-        if (groups.size > 0) return;
-        off();
-        resolve();
-      });
-      if (groups.size === 0) resolve();
+    const owned = new AbortController();
+    const off = this.events.on('rebalanced', ({ group }) => {
+      groups.delete(group);
+      if (groups.size === 0) owned.abort();
     });
+    if (groups.size === 0) owned.abort();
     await life.runtime.start(
       handlers.map((handler) => this.watched(handler, life)),
       isStopped,
     );
-    await this.whileTimePasses(owned);
+    // A share of partitions may hold none.
+    await this.whileTimePasses(pause(this.clock, START_MS, owned.signal));
+    off();
   }
 
   private watched(handler: HandlerDefinition, life: Life): HandlerDefinition {

@@ -149,15 +149,17 @@ function zadd({ data }: CommandContext, [key = '', ...rest]: readonly Bytes[]): 
   const existing = data.sorted(key);
   const flags = new Set<string>();
   let at = 0;
-  while (/^(NX|XX|GT|LT|CH)$/i.test(rest[at] ?? '')) flags.add(rest[at++]!.toUpperCase());
+  while (/^(NX|XX|GT|LT|CH|INCR)$/i.test(rest[at] ?? '')) flags.add(rest[at++]!.toUpperCase());
   const sorted = existing ?? (flags.has('XX') ? new ZSet() : data.orNew(key, existing, () => new ZSet()));
   let added = 0;
   let changed = 0;
+  let last: number | undefined;
   for (; at < rest.length; at += 2) {
-    const score = scoreOf(rest[at]!);
     const member = rest[at + 1]!;
     const before = sorted.scores.get(member);
+    const score = scoreOf(rest[at]!) + (flags.has('INCR') ? (before ?? 0) : 0);
     if (before === undefined ? flags.has('XX') : flags.has('NX')) continue;
+    last = score;
     if (before !== undefined && ((flags.has('GT') && score <= before) || (flags.has('LT') && score >= before)))
       continue;
     sorted.scores.set(member, score);
@@ -165,6 +167,7 @@ function zadd({ data }: CommandContext, [key = '', ...rest]: readonly Bytes[]): 
     else if (before !== score) changed++;
   }
   data.dropIfEmpty(key);
+  if (flags.has('INCR')) return last === undefined ? null : String(last);
   return flags.has('CH') ? added + changed : added;
 }
 

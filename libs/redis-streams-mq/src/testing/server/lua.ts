@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import fengari, { type LuaFunction, type LuaState } from 'fengari';
 import { pack, unpack, type Packable } from './message-pack.js';
 import { ReplyError, Status, type Answer, type Bytes } from './values.js';
@@ -29,6 +30,10 @@ export class LuaScripts {
       pcall: () => this.command(false),
       error_reply: () => this.reply('err'),
       status_reply: () => this.reply('ok'),
+      sha1hex: () => {
+        this.push(createHash('sha1').update(this.string(1), 'latin1').digest('hex'));
+        return 1;
+      },
     });
     this.table('cmsgpack', {
       pack: () => {
