@@ -7,6 +7,7 @@ import { chosen, forEachOf, invalidArgument, requireTopic, topicNotFound, type A
 /** What of each partition is to go: all but the newest `maxLen`, what is older, or what stands before a message. */
 export type TrimRule = { readonly maxLen: number } | { readonly olderThanMs: number } | { readonly beforeId: string };
 
+/** Which messages a purge takes. */
 export interface PurgeOptions {
   /** @defaultValue all of the topic */
   readonly partition?: number;
@@ -17,6 +18,7 @@ export interface PurgeOptions {
   readonly force?: boolean;
 }
 
+/** Which messages a trimming by hand may take. */
 export type TrimOptions = PurgeOptions;
 
 export interface PartitionTrim {
@@ -28,6 +30,7 @@ export interface PartitionTrim {
   readonly pinnedBy: string | null;
 }
 
+/** What a trimming by hand has removed. */
 export interface TrimReport {
   readonly topic: string;
   readonly rule: 'maxLen' | 'olderThanMs' | 'beforeId' | 'purge';
