@@ -8,8 +8,7 @@ export const pipelineScenarios: readonly Scenario[] = [
   {
     name: 'pipeline',
     description:
-      "Processor time of the client's process for each message: through Nest's pipeline with one pipe and one interceptor, through it with none (plain), " +
-      'and without Nest (engine).',
+      "Processor time of the client's process for each message: through Nest's pipeline with one pipe and one interceptor, and with none (plain).",
     server: 'standalone',
     inQuick: false,
     entries: [
