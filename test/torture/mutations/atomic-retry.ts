@@ -4,11 +4,11 @@ import { fail, type FailReply } from '../../../libs/redis-streams-mq/src/redis/s
 import { mutateClass, mutated } from './patch.js';
 
 const ADD = [
-  "redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields }))",
+  "redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields, cmsgpack.pack(history) }))",
   "redis.call('ZADD', retry, num(at + tonumber(delay)), item)",
 ] as const;
 const ACKNOWLEDGE = "redis.call('XACK', source, group, id)";
-const DELETE = "if onRetryStream == '1' then redis.call('XDEL', source, id) end";
+const DELETE = "if onRetryStream == '1' then redis.call('XDEL', source, id) else";
 const IS_GONE = "#redis.call('XPENDING', source, group, id, id, 1) == 0";
 /** An id, an item id, attempts, a delay and an error an entry. */
 const WIDTH = 5;
@@ -18,10 +18,13 @@ function variant(...changes: [string, string][]): typeof fail {
   return { ...fail, lua, sha: sha1(lua) };
 }
 
-const first = variant([ADD[0], ''], [ADD[1], ''], [DELETE, '']);
+const first = variant([ADD[0], ''], [ADD[1], ''], [DELETE, "if onRetryStream ~= '1' then"]);
 const second = variant([ACKNOWLEDGE, ''], [IS_GONE, 'false']);
 /** Of the arguments of EVALSHA: a count, the keys, and what comes before the entries. */
-const head = fail.args({ source: '', lease: '', retry: '', retryItems: '', commit: '', crash: '' }, fenced()).length;
+const head = fail.args(
+  { source: '', lease: '', retry: '', retryItems: '', commit: '', crash: '', held: '' },
+  fenced(),
+).length;
 
 function fenced(): { token: string; group: string; onRetryStream: string } {
   return { token: '', group: '', onRetryStream: '' };
