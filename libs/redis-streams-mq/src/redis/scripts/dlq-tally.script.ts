@@ -25,7 +25,7 @@ while seen < limit and bytes <= 1048576 do
   local asked = math.min(page, limit - seen)
   local letters = redis.call('XRANGE', dlq, '(' .. upTo, '+', 'COUNT', asked)
   for _, letter in ipairs(letters) do
-    local group, reason = '', ''
+    local group, reason = '', 'malformed'
     for f = 1, #letter[2], 2 do
       if letter[2][f] == 'group' then group = letter[2][f + 1] elseif letter[2][f] == 'reason' then reason = letter[2][f + 1] end
       bytes = bytes + #letter[2][f + 1]
