@@ -1,5 +1,6 @@
 // What must not compile, each with its error. Nothing here runs.
 import {
+  defineTopic,
   MessageHandleResult,
   MqProducer,
   type MqOptions,
@@ -27,9 +28,9 @@ export const wrongValue: MqOptions = { startFrom: 'somewhere' };
 export const wrongHandler: unknown = StreamHandler('orders', 'billing', { attempts: 3 });
 // @ts-expect-error TS2769: a group is a text
 export const wrongGroup: unknown = StreamHandler('orders', 7);
-// @ts-expect-error TS2322: headers are texts
+// @ts-expect-error TS2769: headers are texts
 export const wrongHeader: Promise<unknown> = producer.send('orders', {}, { headers: { n: 1 } });
-// @ts-expect-error TS2561: no such option of a send
+// @ts-expect-error TS2769: no such option of a send
 export const wrongSend: Promise<unknown> = producer.send('orders', {}, { delay: 5 });
 // @ts-expect-error TS2339: a batch has no such result
 export const wrongBatch: Promise<unknown> = producer.sendBatch('orders', []).then((batch) => batch.accepted);
@@ -49,3 +50,9 @@ export const wrongModule: unknown = new RedisStreamsMqModule();
 export const wrongReason: Promise<void> = mq.assertDead(sent, { reason: 'tired' });
 // @ts-expect-error TS2339: a state is looked at before its fields
 export const wrongState: Promise<unknown> = mq.stateOf(sent).then((state) => state.retryAt);
+
+const orders = defineTopic<{ readonly id: number }>('orders');
+// @ts-expect-error TS2769: a topic knows its payload
+export const wrongPayload: Promise<unknown> = producer.send(orders, { id: 'seven' });
+// @ts-expect-error TS2769: so does a test
+export const wrongPublish: Promise<unknown> = mq.publish(orders, { name: 'ann' });

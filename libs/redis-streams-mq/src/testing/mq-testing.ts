@@ -1,6 +1,7 @@
 import { AssertionError } from 'node:assert';
 import { inspect } from 'node:util';
 import type { ResolvedMqOptions } from '../core/options.js';
+import type { AnyTypedTopic, TopicInput } from '../core/topic.js';
 import type { DeadReason } from '../core/events.js';
 import type { DeadLetter } from '../core/dead-letter.js';
 import type { ComposeDeps } from '../nest/compose.js';
@@ -155,13 +156,25 @@ export class MqTesting {
   // ---- messages
 
   /** Sends as `MqProducer.send` does, and waits until all that follows from it has been handled. */
-  async publish(
+  publish<Topic extends AnyTypedTopic>(
+    topic: Topic,
+    payload: TopicInput<Topic>,
+    options?: SendOptions,
+    selection?: Pick<GroupSelection, 'instance'>,
+  ): Promise<SendResult>;
+  publish(
     topic: string,
+    payload: unknown,
+    options?: SendOptions,
+    selection?: Pick<GroupSelection, 'instance'>,
+  ): Promise<SendResult>;
+  async publish(
+    topic: string | AnyTypedTopic,
     payload: unknown,
     options: SendOptions = {},
     { instance = DEFAULT_INSTANCE }: Pick<GroupSelection, 'instance'> = {},
   ): Promise<SendResult> {
-    const sent = await this.engine(instance).runtime.producer.send(topic, payload, options);
+    const sent = await this.engine(instance).runtime.producer.send(topic as string, payload, options);
     await this.settle();
     return sent;
   }
