@@ -17,18 +17,12 @@ beforeEach(() => (topic = uniqueName('topic')));
 
 const keys = (partition = 0) => mq.keys.groupPartition(topic, partition, group);
 
-const pending = async (source = keys().stream): Promise<number> =>
-  ((await mq.client.xpending(source, group)) as [number])[0];
-
-/** Everything is handled and nothing of the group waits anywhere. */
+/** Everything is handled and nothing of the group waits anywhere, at one moment. */
 const isDone = async (): Promise<boolean> => {
   const { stream, retryStream, retry } = keys();
-  const [streamPending, retryLength, bucket] = [
-    await pending(stream),
-    await mq.client.xlen(retryStream),
-    await mq.client.zcard(retry),
-  ];
-  return streamPending + retryLength + bucket === 0;
+  const replies = await mq.client.multi().xpending(stream, group).xlen(retryStream).zcard(retry).exec();
+  const [[, summary], [, retryLength], [, bucket]] = replies as [[null, [number]], [null, number], [null, number]];
+  return summary[0] + retryLength + bucket === 0;
 };
 
 describe('a broken connection', () => {
@@ -124,7 +118,7 @@ describe('a broken connection', () => {
           throw new Error('not yet');
         },
       });
-      const producer = await mq.open();
+      const producer = await mq.open({ defaultPartitionCount: 1 });
       const { deadLetters } = producer.runtime;
       const attempts = (name: string): number[] => (calls.get(name) ?? []).map(({ attempt }) => attempt);
       await producer.producer.send(topic, 'good warm');
@@ -172,7 +166,7 @@ describe('a broken connection', () => {
         done.set(payload, (done.get(payload) ?? 0) + 1);
       },
     });
-    const producer = await mq.open();
+    const producer = await mq.open({ defaultPartitionCount: 1 });
     await producer.producer.sendBatch(
       topic,
       range(40).map((payload) => ({ payload })),

@@ -1,5 +1,6 @@
 import { MqAdminError } from '../core/errors.js';
 import { assertGroupName } from '../core/names.js';
+import { parseRetryEntry } from '../core/retry-entry.js';
 import { compareStreamIds, isStreamId } from '../core/stream-id.js';
 import type { Command } from '../redis/connection.js';
 import { replyCode } from '../redis/redis-errors.js';
@@ -124,8 +125,8 @@ export class PendingEntries {
     return items.map((item, i) => {
       const fields = asEntries(valueOf(replies[i]!))[0]?.fields;
       if (!fields) return { ...item, message: null };
-      const retry = item.source === 'retry' ? retryOf(fields) : null;
-      const place = { topic, partition: item.partition, id: retry?.origin ?? item.id };
+      const retry = item.source === 'retry' ? parseRetryEntry(fields) : null;
+      const place = { topic, partition: item.partition, id: isStreamId(retry?.origin) ? retry.origin : item.id };
       const message = toRetainedMessage(place, retry?.fields ?? fields, serializer);
       return retry === null ? { ...item, message } : { ...item, message, attemptsMade: retry.attemptsMade };
     });
@@ -208,15 +209,6 @@ function toPendingEntry({ partition, source }: Source, reply: Reply): PendingEnt
     idleMs: asNumber(idleMs),
     deliveries: asNumber(deliveries),
   };
-}
-
-/** What the mover writes before a message's own fields; `null` for the entry of someone else. */
-function retryOf(
-  fields: readonly Buffer[],
-): { origin: string; attemptsMade: number; fields: readonly Buffer[] } | null {
-  const [originName, origin = '', attemptName, attempt] = fields.slice(0, 4).map((field) => field.toString('latin1'));
-  if (originName !== 'origin' || attemptName !== 'attempt' || !isStreamId(origin)) return null;
-  return { origin, attemptsMade: Number(attempt), fields: fields.slice(4) };
 }
 
 /** `<id>/<partition>/<source>`. */

@@ -1,3 +1,4 @@
+import { parseRetryEntry } from '../core/retry-entry.js';
 import { compareStreamIds } from '../core/stream-id.js';
 import type { LivingEntry } from '../redis/scripts/pending.script.js';
 
@@ -27,23 +28,10 @@ export interface Entry {
   lane: string | undefined;
 }
 
-/** A retry entry that does not begin as the mover writes it is a foreign one: all its fields are the message's. */
 export function toEntry(source: Source, raw: LivingEntry, suspect: boolean): Entry {
-  let origin = raw.id;
-  let attemptsMade = 0;
-  let fields: readonly Buffer[] = raw.fields;
-  if (source === 'retry') {
-    // The history is for whoever looks at a dead letter.
-    const attemptAt = fields[2]?.toString('latin1') === 'history' ? 4 : 2;
-    const made = Number(fields[attemptAt + 1]?.toString('latin1'));
-    const isOurs = fields[0]?.toString('latin1') === 'origin' && fields[attemptAt]?.toString('latin1') === 'attempt';
-    if (isOurs && Number.isSafeInteger(made) && made >= 0) {
-      origin = fields[1]!.toString('latin1');
-      attemptsMade = made;
-      fields = fields.slice(attemptAt + 2);
-    }
-  }
-  return { source, id: raw.id, origin, attemptsMade, fields, suspect, state: 'waiting', notBefore: 0, lane: undefined };
+  const own = { origin: raw.id, attemptsMade: 0, fields: raw.fields };
+  const message = source === 'retry' ? (parseRetryEntry(raw.fields) ?? own) : own;
+  return { source, id: raw.id, ...message, suspect, state: 'waiting', notBefore: 0, lane: undefined };
 }
 
 /** Retries come first: they are older than anything new. Within a source, in the order of ids. */
