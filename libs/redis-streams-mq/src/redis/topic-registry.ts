@@ -29,6 +29,8 @@ export class TopicRegistry {
   private readonly loading = new Map<string, Promise<TopicMeta | null>>();
   private readonly creating = new Map<string, Promise<TopicMeta>>();
   private readonly registered = new Set<string>();
+  /** Topics that were there, those forgotten since included: a deletion is told once of each. */
+  private readonly seen = new Set<string>();
 
   constructor(private readonly deps: TopicRegistryDeps) {}
 
@@ -154,9 +156,14 @@ export class TopicRegistry {
     await this.ensureStreams(meta);
     await connection.send('SADD', keys.topics, topic);
     this.registered.add(topic);
-    this.cache.set(topic, meta);
+    this.remember(meta);
     if (made.created) events.emit('topicCreated', { topic, partitionCount: meta.partitionCount });
     return meta;
+  }
+
+  private remember(meta: TopicMeta): void {
+    this.cache.set(meta.topic, meta);
+    this.seen.add(meta.topic);
   }
 
   private async load(topic: string): Promise<TopicMeta | null> {
@@ -167,7 +174,7 @@ export class TopicRegistry {
     const count = asTextOrNull(reply[0]);
     const isDeleted = asTextOrNull(reply[3]) !== null;
     if (count === null || isDeleted) {
-      if (isDeleted && this.cache.has(topic)) events.emit('topicDeleted', { topic });
+      if (isDeleted && this.seen.delete(topic)) events.emit('topicDeleted', { topic });
       this.forget(topic);
       return null;
     }
@@ -177,7 +184,7 @@ export class TopicRegistry {
       incarnation: asText(reply[1]),
       createdAt: asNumber(reply[2]),
     };
-    this.cache.set(topic, meta);
+    this.remember(meta);
     return meta;
   }
 }
