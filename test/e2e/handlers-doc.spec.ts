@@ -54,6 +54,16 @@ const runs: readonly Run[] = [
     prints: ['order 1, attempt 1', 'order 1, attempt 2', 'order 2, attempt 1', 'order 3, attempt 1'],
     deadLetters: ['rejected: hopeless', 'rejected: no such customer'],
   },
+  {
+    about: 'batches',
+    send: [
+      [{ id: 1 }, { partition: 0 }],
+      [{ id: 2 }, { partition: 0 }],
+      [{ id: 'x' }, { partition: 0 }],
+    ],
+    prints: ['order 1, attempt 1', 'order 2, attempt 1'],
+    deadLetters: ['rejected: no such customer', 'validation: the payload is not valid: id must be an integer number'],
+  },
   { about: 'handlers at run time', send: [[{ id: 1 }]], prints: ['paused', 'order 1'] },
 ];
 

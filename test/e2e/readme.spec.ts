@@ -88,6 +88,7 @@ describe('every option is documented with its kebab-case name and its default, a
       timeoutMs: true,
       retry: true,
       rateLimit: true,
+      batch: true,
       ttlMs: true,
       startFrom: true,
       partitionModulo: true,

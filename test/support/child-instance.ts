@@ -72,7 +72,15 @@ async function start({ name, options, handlers, clockSkewMs = 0 }: ChildSetup): 
       void tell({ type: 'end', at, endedAt: nowMs() });
     }
   };
-  await instance.start(...handlers.map(({ behaviour = {}, ...rest }) => ({ ...rest, handle: handle(behaviour) })));
+  await instance.start(
+    ...handlers.map(({ behaviour = {}, ...rest }) => {
+      const one = handle(behaviour);
+      const handleBatch = async (messages: readonly ReceivedMessage[]): Promise<void> => {
+        for (const message of messages) await one(message);
+      };
+      return { ...rest, handle: one, ...(rest.options?.batch && { handleBatch }) };
+    }),
+  );
   await tell({ type: 'started' });
 }
 

@@ -1,3 +1,4 @@
+import { batchOutcomes } from '../../libs/redis-streams-mq/src/core/batch-results.js';
 import type {
   HandlerDefinition,
   HandlerOutcome,
@@ -15,11 +16,14 @@ import type { Use } from '../../libs/redis-streams-mq/src/redis/needed-commands.
 import type { MqRuntime } from '../../libs/redis-streams-mq/src/nest/runtime.js';
 
 type Handle = (message: ReceivedMessage) => unknown;
+type HandleBatch = (messages: readonly ReceivedMessage[]) => unknown;
 
 export interface TestHandler {
   topic: string;
   group: string;
-  handle: Handle;
+  handle?: Handle;
+  /** With the option `batch`, in place of `handle`. */
+  handleBatch?: HandleBatch;
   options?: StreamHandlerOptions;
   /** It handles the dead letters of the topic. */
   deadLetters?: HandlerDefinition['deadLetters'];
@@ -56,7 +60,14 @@ export class TestInstance {
     await this.runtime.close();
   }
 
-  private define({ topic, group, handle, options, deadLetters }: TestHandler): HandlerDefinition {
+  private define({
+    topic,
+    group,
+    handle = () => undefined,
+    handleBatch,
+    options,
+    deadLetters,
+  }: TestHandler): HandlerDefinition {
     const { resolved, problems } = resolveHandlerOptions(options, this.runtime.options, `${topic}/${group}`);
     if (problems.length > 0) throw new Error(problems.join('\n'));
     return {
@@ -65,6 +76,7 @@ export class TestInstance {
       name: `Test.${topic}.${group}`,
       options: resolved,
       invoke: (message) => run(handle, message),
+      ...(handleBatch && { invokeBatch: (messages) => runBatch(handleBatch, messages) }),
       ...(deadLetters && { deadLetters }),
     };
   }
@@ -75,5 +87,13 @@ async function run(handle: Handle, message: ReceivedMessage): Promise<HandlerOut
     return outcomeOf({ value: await handle(message) });
   } catch (error) {
     return outcomeOf({ error });
+  }
+}
+
+async function runBatch(handle: HandleBatch, messages: readonly ReceivedMessage[]): Promise<readonly HandlerOutcome[]> {
+  try {
+    return batchOutcomes({ value: await handle(messages) }, messages);
+  } catch (error) {
+    return batchOutcomes({ error }, messages);
   }
 }

@@ -32,9 +32,11 @@ export { EventId, MessageHeaders, MessageKey, Payload, StreamCtx } from './nest/
 export { isStreamContext, STREAM_CONTEXT_TYPE, StreamExecutionContext, streamContextOf } from './nest/stream-host.js';
 
 export type { DeadLetterContext, StreamContext } from './core/handler.js';
-export type { Ordering, RateLimit, RetryBackoff, RetryIf } from './core/handler.js';
+export type { BatchOptions, Ordering, PayloadClass, RateLimit, RetryBackoff, RetryIf } from './core/handler.js';
 export type { HandlerBackoff, HandlerRetry } from './core/handler-retry-options.js';
 export type { StreamHandlerOptions } from './core/handler-options.js';
+export { BatchFailure, isBatchFailure } from './core/batch-results.js';
+export type { BatchItemFailure } from './core/batch-results.js';
 export { DeadLetter, isDeadLetter, isRetryLater, MessageHandleResult, RetryLater } from './core/results.js';
 
 export { MqProducer } from './producer/producer.js';

@@ -1,3 +1,4 @@
+import { MessageHandleResult } from 'nestjs-redis-streams-mq';
 import { deferred } from '../../support/wait-for.js';
 import type { ConformanceCase } from './conformance-case.js';
 
@@ -56,6 +57,27 @@ export const orderCases: readonly ConformanceCase[] = [
       expect(ofKey.map(({ payload }) => payload)).toEqual([0, 0, 1, 2]);
       expect(ofKey.map(({ ctx }) => ctx.attempt)).toEqual([1, 2, 1, 1]);
       expect(ofKey[1]!.at - ofKey[0]!.at).toBeGreaterThanOrEqual(1_499);
+    },
+  },
+  {
+    name: 'a batch is handed over when it is full, or with fewer after waitMs; what failed alone comes again, with its attempts',
+    async run({ engine }) {
+      await engine.start([
+        {
+          options: { batch: { size: 3, waitMs: 1_000 }, retry: { backoff: () => 500, maxAttempts: 2 } },
+          handle: (payloads) => (payloads as number[]).map((n) => (n === 1 ? MessageHandleResult.RETRY : undefined)),
+        },
+      ]);
+      for (const n of range(4)) await engine.producer.send(engine.topic, n, { partition: 0 });
+      await engine.until(() => engine.calls.length === 1);
+      expect(engine.calls[0]!.payload).toEqual([0, 1, 2]);
+      await engine.until(async () => (await engine.letters()).length === 1);
+      const [letter] = await engine.letters();
+      expect(letter).toMatchObject({ reason: 'exhausted', attempts: 2 });
+      const later = engine.calls.slice(1).flatMap(({ payload }) => payload as number[]);
+      expect(later).toHaveLength(2);
+      expect(new Set(later)).toEqual(new Set([1, 3]));
+      expect(engine.calls[1]!.at - engine.calls[0]!.at).toBeGreaterThanOrEqual(400);
     },
   },
   {

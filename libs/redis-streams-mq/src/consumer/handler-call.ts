@@ -1,9 +1,12 @@
 import { MqLeaseLostError } from '../core/errors.js';
 
-/** One call of a handler while it runs: its signal, and until when it may run. */
+/** One call of a handler, for one message or a batch, while it runs: its signal, and until when it may run. */
 export class HandlerCall {
   /** Why it was told to stop, if it was. */
   abortReason: Error | undefined;
+  /** Its time is over. */
+  timeoutError: Error | undefined;
+  onTimeout: () => void = () => undefined;
   /** On the monotonic clock; `Infinity` means no limit. */
   deadline: number;
   private controller: AbortController | undefined;
@@ -11,7 +14,6 @@ export class HandlerCall {
   constructor(
     readonly startedAt: number,
     private readonly limitMs: number,
-    readonly onTimeout: () => void,
   ) {
     this.deadline = limitMs === 0 ? Infinity : startedAt + limitMs;
   }
@@ -29,6 +31,12 @@ export class HandlerCall {
     if (this.abortReason !== undefined) return;
     this.abortReason = reason;
     this.controller?.abort(reason);
+  }
+
+  timeOut(error: Error): void {
+    this.timeoutError = error;
+    this.abort(error);
+    this.onTimeout();
   }
 
   heartbeat(now: number, isTrusted: boolean, place: Readonly<Record<string, unknown>>): void {

@@ -27,6 +27,13 @@ export interface RunReport {
   readonly ended: Promise<void> | null;
 }
 
+/** An entry that is to be handled. */
+interface Opened {
+  readonly message: DecodedMessage;
+  readonly payload: unknown;
+  readonly publishedAt: number;
+}
+
 export interface MessageRunnerDeps {
   readonly handler: HandlerDefinition;
   readonly lease: Lease;
@@ -62,6 +69,22 @@ export class MessageRunner {
   }
 
   async run(entry: Entry): Promise<RunReport> {
+    const opened = this.open(entry);
+    return 'result' in opened ? opened : this.call(entry, opened.message, opened.payload, opened.publishedAt);
+  }
+
+  /** As `run`, for several entries that are handled by one call; one report for each, in their order. */
+  async runBatch(entries: readonly Entry[]): Promise<readonly RunReport[]> {
+    const opened = entries.map((entry) => this.open(entry));
+    const items = opened.flatMap((each, i) => ('result' in each ? [] : [{ ...each, entry: entries[i]! }]));
+    const reports = items.length === 0 ? [] : await this.callBatch(items);
+    const ended = reports[0]?.ended ?? null;
+    let next = 0;
+    return opened.map((each) => ('result' in each ? { ...each, ended } : reports[next++]!));
+  }
+
+  /** What there is to be handled, or what becomes of an entry for which the handler is not called. */
+  private open(entry: Entry): Opened | RunReport {
     let message: DecodedMessage;
     let payload: unknown;
     try {
@@ -75,7 +98,7 @@ export class MessageRunner {
     if (this.deps.serverNow() > publishedAt + ttlMs) {
       return { result: { type: 'dead', reason: 'expired', called: false }, message, ended: null };
     }
-    return this.call(entry, message, payload, publishedAt);
+    return { message, payload, publishedAt };
   }
 
   /** As `run`, for an entry that is a dead letter: whatever it died of, it is shown to its handler. */
@@ -110,45 +133,70 @@ export class MessageRunner {
     publishedAt: number,
     letter?: DeadLetter,
   ): Promise<RunReport> {
-    const { clock, events, handler } = this.deps;
     // The last look: a process may have been frozen since the one before.
     if (!this.deps.lease.isTrusted) return { result: { type: 'aborted' }, message, ended: null };
-    let hasTimedOut = false;
-    let timeOut: (result: HandlerOutcome) => void = () => undefined;
-    const { handlerTimeoutMs } = handler.options;
-    const call = new HandlerCall(clock.monotonic(), handlerTimeoutMs, () => {
-      const error = new MqHandlerTimeoutError(handlerTimeoutMs, this.place);
-      hasTimedOut = true;
-      call.abort(error);
-      timeOut({ type: 'retry', error });
-    });
-    this.calls.add(call);
+    const call = this.begin();
     const own = this.contextOf(entry, message, publishedAt, call, letter);
     const context = letter === undefined ? own : this.deps.desk!.contextOf(own, letter);
     const running = this.invoke({ payload, payloadBytes: message.payload, context });
-    let outcome: HandlerOutcome;
-    let ended: Promise<void> | null = null;
+    const timedOut = await this.timedOut(call, running);
+    const result = this.resultOf(call, timedOut === null ? await running : timedOut, publishedAt);
+    return { result, message, ended: timedOut === null ? null : running.then(() => undefined) };
+  }
+
+  private async callBatch(items: readonly (Opened & { readonly entry: Entry })[]): Promise<readonly RunReport[]> {
+    if (!this.deps.lease.isTrusted)
+      return items.map(({ message }) => ({ result: { type: 'aborted' }, message, ended: null }));
+    const call = this.begin();
+    const received = items.map(({ entry, message, payload, publishedAt }) => {
+      const context = this.contextOf(entry, message, publishedAt, call, undefined);
+      return { payload, payloadBytes: message.payload, context };
+    });
+    const running = this.invokeBatch(received);
+    const timedOut = await this.timedOut(call, running);
+    const outcomes = timedOut === null ? await running : items.map(() => timedOut);
+    const ended = timedOut === null ? null : running.then(() => undefined);
+    return items.map(({ message, publishedAt }, i) => ({
+      result: this.resultOf(call, outcomes[i]!, publishedAt),
+      message,
+      ended,
+    }));
+  }
+
+  private begin(): HandlerCall {
+    const { clock, handler } = this.deps;
+    const call = new HandlerCall(clock.monotonic(), handler.options.handlerTimeoutMs);
+    this.calls.add(call);
+    return call;
+  }
+
+  /** Resolves when the call has ended, with `null`, or when its time is over, with what that means. */
+  private async timedOut(call: HandlerCall, running: Promise<unknown>): Promise<HandlerOutcome | null> {
+    const { handlerTimeoutMs } = this.deps.handler.options;
     if (handlerTimeoutMs === 0) {
-      outcome = await running;
+      await running;
     } else {
+      const overrun = new Promise<void>((resolve) => (call.onTimeout = resolve));
       this.watch(call.deadline);
-      const timedOut = new Promise<HandlerOutcome>((resolve) => (timeOut = resolve));
-      outcome = await Promise.race([running, timedOut]);
-      if (hasTimedOut) ended = running.then(() => undefined);
+      await Promise.race([running, overrun]);
     }
     this.calls.delete(call);
+    return call.timeoutError === undefined ? null : { type: 'retry', error: call.timeoutError };
+  }
+
+  private resultOf(call: HandlerCall, outcome: HandlerOutcome, publishedAt: number): RunResult {
+    const { clock, events, lease, serverNow } = this.deps;
     let result: RunResult = outcome.type === 'dead' ? { ...outcome, called: true } : outcome;
-    if (result.type === 'retry' && (call.abortReason === SHUTDOWN || this.deps.lease.isEnded))
-      result = { type: 'aborted' };
+    if (result.type === 'retry' && (call.abortReason === SHUTDOWN || lease.isEnded)) result = { type: 'aborted' };
     if (events.has('handled')) {
       events.emit('handled', {
         ...this.place,
         outcome: result.type,
         durationMs: clock.monotonic() - call.startedAt,
-        endToEndMs: Math.max(0, this.deps.serverNow() - publishedAt),
+        endToEndMs: Math.max(0, serverNow() - publishedAt),
       });
     }
-    return { result, message, ended };
+    return result;
   }
 
   private async invoke(received: ReceivedMessage): Promise<HandlerOutcome> {
@@ -156,6 +204,17 @@ export class MessageRunner {
       return await this.deps.handler.invoke(received);
     } catch (error) {
       return { type: 'retry', error };
+    }
+  }
+
+  private async invokeBatch(received: readonly ReceivedMessage[]): Promise<readonly HandlerOutcome[]> {
+    const { invokeBatch, name } = this.deps.handler;
+    try {
+      const outcomes = await invokeBatch!(received);
+      if (outcomes.length === received.length) return outcomes;
+      throw new Error(`${name} gave ${outcomes.length} outcomes for ${received.length} messages`);
+    } catch (error) {
+      return received.map(() => ({ type: 'retry', error }));
     }
   }
 
@@ -197,6 +256,7 @@ export class MessageRunner {
   /** One timer for all calls: it fires for the earliest deadline, and looks again when that was put off. */
   private watch(deadline: number): void {
     if (deadline >= this.timerAt) return;
+    const { handlerTimeoutMs } = this.deps.handler.options;
     this.timer?.cancel();
     this.timerAt = deadline;
     this.timer = this.deps.clock.setTimer(
@@ -205,7 +265,7 @@ export class MessageRunner {
         const now = this.deps.clock.monotonic();
         let next = Infinity;
         for (const call of this.calls) {
-          if (call.deadline <= now) call.onTimeout();
+          if (call.deadline <= now) call.timeOut(new MqHandlerTimeoutError(handlerTimeoutMs, this.place));
           else next = Math.min(next, call.deadline);
         }
         if (next !== Infinity) this.watch(next);

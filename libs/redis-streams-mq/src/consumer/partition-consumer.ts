@@ -41,7 +41,8 @@ export class PartitionConsumer {
     this.queue = new EntryQueue({
       ...deps,
       ledger: this.ledger,
-      lowMark: batch,
+      // A batch has to fit into it.
+      lowMark: Math.max(batch, options.batch?.size ?? 0),
       onLow: () => this.intake.roomCameFree(),
       laneOf: laneRule(options),
       maxShelved: options.maxHeldPerPartition,

@@ -4,13 +4,14 @@ import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call as scriptCall } from '../redis/script.js';
 import { markCrash, unmarkCrash } from '../redis/scripts/pending.script.js';
+import { BatchFill } from './batch-fill.js';
 import type { HandlerGate } from './handler-gate.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
 import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
-import type { MessageRunner } from './message-runner.js';
+import type { MessageRunner, RunReport } from './message-runner.js';
 import { Outcomes, type OutcomesDeps, type Pending } from './outcomes.js';
 
 export interface PartitionWorkerDeps extends OutcomesDeps {
@@ -39,16 +40,17 @@ const MARKS_KEPT = 100;
 /** A lease that is noticed so late to have ended was held by a process that stood still: perhaps because of its message. */
 const STOOD_STILL_MS = 500;
 
-/** A call of the handler, from when its entry was taken until no code of the user runs for it any more. */
+/** A call of the handler, from when its entry, or its batch, was taken until no code of the user runs for it any more. */
 interface Call {
-  readonly entry: Entry;
+  readonly entries: readonly Entry[];
   /** When the handler was called, on the monotonic clock. */
   since: number | null;
   /** When its time was over, for one that has not ended yet. */
   overrunSince: number | null;
   /** The end of its code then. */
   ended: Promise<void> | null;
-  settled: Pending;
+  /** For each entry, where there is something to wait for. */
+  readonly settled: Pending[];
 }
 
 /** Handles the entries of one partition in the order of the queue, `concurrency` at once, and says what became of each. */
@@ -57,6 +59,8 @@ export class PartitionWorker {
   private readonly component: string;
   private readonly concurrency: number;
   private readonly outcomes: Outcomes;
+  /** Of a handler of batches. */
+  private readonly fill: BatchFill | null;
   /** In the order of their starts. */
   private readonly calls = new Set<Call>();
   /** Those that the loop does not wait for, and the code that runs although its time is over. */
@@ -70,6 +74,8 @@ export class PartitionWorker {
     this.component = `worker:${topic}:${partition}:${group}`;
     this.concurrency = deps.handler.options.concurrency;
     this.outcomes = new Outcomes(deps);
+    const { batch } = deps.handler.options;
+    this.fill = batch === undefined ? null : new BatchFill({ ...deps, limits: batch });
   }
 
   /** For how long a handler has overrun its time without ending, in milliseconds, or `null`. */
@@ -141,6 +147,12 @@ export class PartitionWorker {
         await gate.opened(this.stopping.signal);
         continue;
       }
+      const fillMs = this.fill === null ? 0 : this.fill.waitsMs;
+      if (fillMs > 0) {
+        settler.flush();
+        await this.fill!.more(fillMs);
+        continue;
+      }
       if (rateLimiter !== undefined && !hasWaited && !rateLimiter.isFree) {
         settler.flush();
         await rateLimiter.free(this.stopping.signal);
@@ -151,14 +163,14 @@ export class PartitionWorker {
         settler.flush();
         if (!(await slots.take(this.stopping.signal))) break;
       }
-      const entry = this.takeNow();
+      const entries = this.takeNow();
       hasWaited = false;
-      if (entry === undefined) {
+      if (entries === undefined) {
         slots.give();
         continue;
       }
       settler.flushIfOlderThan(this.wasFast ? ackFlushMs : 0);
-      const handled = this.handleSafely(entry);
+      const handled = this.handleSafely(entries);
       if (this.concurrency === 1) await handled;
       else this.keepUntilEnded(handled);
     }
@@ -166,7 +178,7 @@ export class PartitionWorker {
   }
 
   /** Everything may have changed while this waited for its turn, and the process may have been frozen. */
-  private takeNow(): Entry | undefined {
+  private takeNow(): readonly Entry[] | undefined {
     const { lease, queue, rateLimiter, gate } = this.deps;
     if (this.isOver || !gate.isOpen) return undefined;
     if (!lease.isTrusted) {
@@ -174,7 +186,9 @@ export class PartitionWorker {
       return undefined;
     }
     if (queue.peek() === undefined || !this.mayStart() || rateLimiter?.tryTake() === false) return undefined;
-    return queue.take();
+    const entry = queue.take()!;
+    if (this.fill === null) return [entry];
+    return [entry, ...this.fill.rest(entry, () => rateLimiter?.tryTake() !== false)];
   }
 
   /**
@@ -187,7 +201,7 @@ export class PartitionWorker {
     if (calls.size >= concurrency) return false;
     const inTime = [...calls].filter((call) => call.overrunSince === null);
     if (inTime.length === 0) return true;
-    return this.deps.queue.peek()?.suspect !== true && !inTime.some((call) => call.entry.suspect);
+    return this.deps.queue.peek()?.suspect !== true && !inTime.some((call) => call.entries[0]!.suspect);
   }
 
   private keepUntilEnded(work: Promise<void>): void {
@@ -199,9 +213,9 @@ export class PartitionWorker {
   }
 
   /** Whatever goes wrong here, the loop goes on; the entry stays pending and the next owner, or a restart, meets it. */
-  private async handleSafely(entry: Entry): Promise<void> {
+  private async handleSafely(entries: readonly Entry[]): Promise<void> {
     const { events, slots } = this.deps;
-    const call: Call = { entry, since: null, overrunSince: null, ended: null, settled: null };
+    const call: Call = { entries, since: null, overrunSince: null, ended: null, settled: [] };
     this.calls.add(call);
     try {
       await this.handle(call);
@@ -220,9 +234,11 @@ export class PartitionWorker {
 
   private ended(call: Call): void {
     this.calls.delete(call);
-    const { entry, settled } = call;
-    if (settled === null) this.deps.queue.free(entry);
-    else void settled.then((heldForMs) => this.settled(entry, heldForMs));
+    for (const [i, entry] of call.entries.entries()) {
+      const settled = call.settled[i] ?? null;
+      if (settled === null) this.deps.queue.free(entry);
+      else void settled.then((heldForMs) => this.settled(entry, heldForMs));
+    }
   }
 
   private settled(entry: Entry, heldForMs: number | null): void {
@@ -239,24 +255,35 @@ export class PartitionWorker {
 
   private async handle(call: Call): Promise<void> {
     const { clock, runner } = this.deps;
-    const { entry } = call;
-    entry.state = 'running';
-    if (entry.suspect && !(await this.markSuspect(call))) return;
+    const { entries } = call;
+    // What an owner may have died on, and a dead letter, comes alone.
+    const entry = entries[0]!;
+    for (const each of entries) each.state = 'running';
+    if (entry.suspect && !(await this.markSuspect(call, entry))) return;
     const letter = await this.deps.desk?.open(entry, this.stopping.signal);
     if (letter === null) entry.state = 'waiting';
     if (letter === 'skip') this.deps.settler.ack(entry);
     if (letter === null || letter === 'skip') return;
     const startedAt = clock.monotonic();
     call.since = startedAt;
-    const report = await (letter === undefined ? runner.run(entry) : runner.runLetter(entry, letter));
-    const endedAt = clock.monotonic();
-    this.wasFast = endedAt - startedAt <= FAST_HANDLER_MS;
-    if (report.ended !== null) {
-      call.ended = report.ended;
-      call.overrunSince = endedAt;
+    if (this.fill !== null) {
+      const reports = await runner.runBatch(entries);
+      this.noteEnd(call, startedAt, reports[0]!);
+      for (const [i, each] of entries.entries()) call.settled.push(this.outcomes.settle(each, reports[i]!));
+      return;
     }
+    const report = await (letter === undefined ? runner.run(entry) : runner.runLetter(entry, letter));
+    this.noteEnd(call, startedAt, report);
     if (letter !== undefined && report.result.type === 'success') await this.handledLetter(entry);
-    else call.settled = this.outcomes.settle(entry, report);
+    else call.settled.push(this.outcomes.settle(entry, report));
+  }
+
+  private noteEnd(call: Call, startedAt: number, { ended }: RunReport): void {
+    const endedAt = this.deps.clock.monotonic();
+    this.wasFast = endedAt - startedAt <= FAST_HANDLER_MS;
+    if (ended === null) return;
+    call.ended = ended;
+    call.overrunSince = endedAt;
   }
 
   private async handledLetter(entry: Entry): Promise<void> {
@@ -267,8 +294,7 @@ export class PartitionWorker {
   }
 
   /** False when the entry is not to be handled: owners have died on it too often, or the lease is gone. */
-  private async markSuspect(call: Call): Promise<boolean> {
-    const { entry } = call;
+  private async markSuspect(call: Call, entry: Entry): Promise<boolean> {
     const { lease, connection, events, settler } = this.deps;
     const { keys, token, epoch } = lease.terms;
     // Sent before the mark, on the same connection: if this entry kills the process, the ones before it are settled.
@@ -289,7 +315,7 @@ export class PartitionWorker {
           return true;
         }
         const error = new Error(`${mark.deaths} owners ended while they handled this message`);
-        call.settled = this.outcomes.bury(entry, null, entry.attemptsMade, 'crash-loop', error);
+        call.settled.push(this.outcomes.bury(entry, null, entry.attemptsMade, 'crash-loop', error));
         return false;
       } catch (error) {
         const retryInMs = backoff.next();

@@ -21,6 +21,7 @@ describe('resolveHandlerOptions', () => {
           handlerTimeoutMs: 7000,
           ttlMs: 0,
           rateLimit: undefined,
+          batch: undefined,
           startFrom: 'latest',
           share: { modulo: 1, remainder: 0 },
           concurrency: 1,
@@ -60,6 +61,7 @@ describe('resolveHandlerOptions', () => {
       handlerTimeoutMs: 0,
       ttlMs: 0,
       rateLimit: undefined,
+      batch: undefined,
       startFrom: 'earliest',
       share: { modulo: 3, remainder: 0 },
       concurrency: 8,
@@ -87,6 +89,33 @@ describe('resolveHandlerOptions', () => {
       'Orders.on: ordering must be "key" or "partition" or "none"; got "keys"',
       'Orders.on: concurrency must be an integer from 1 to 10000; got 0',
     ]);
+  });
+
+  it('refuses batches that could not keep what else is asked for, and bad bounds', () => {
+    const batch = { size: 10, waitMs: 0, type: Object };
+    expect(resolve({ batch })).toMatchObject({ problems: [], resolved: { batch } });
+    expect(resolve({ batch, concurrency: 2, ordering: 'none' }).problems).toEqual([]);
+    expect(resolve({ batch, retryOrdering: 'key' }).problems).toEqual([]);
+    expect(resolve({ batch, concurrency: 2 }).problems).toEqual([
+      'Orders.on: batches of one partition that run at once keep no order, so with concurrency (2) ordering must be "none"; ' +
+        'got "key"',
+    ]);
+    expect(resolve({ batch, retryOrdering: 'partition' }).problems).toEqual([
+      'Orders.on: retryOrdering "partition" handles one message after the other, so it goes with no batch; ' +
+        'with retryOrdering "key" a batch has one message of each key',
+    ]);
+    for (const wrong of [
+      5,
+      {},
+      { size: 0, waitMs: 1 },
+      { size: 1, waitMs: -1 },
+      { ...batch, type: 'Order' },
+      { ...batch, x: 1 },
+    ]) {
+      expect(resolve({ batch: wrong }).problems).toEqual([
+        expect.stringContaining('Orders.on: batch must be { size, waitMs } with integers'),
+      ]);
+    }
   });
 
   it('lists all problems, each with the handler that has it', () => {

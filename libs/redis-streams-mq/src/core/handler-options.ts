@@ -1,4 +1,4 @@
-import type { Ordering, RateLimit, RetryOrdering, ResolvedHandlerOptions } from './handler.js';
+import type { BatchOptions, Ordering, RateLimit, RetryOrdering, ResolvedHandlerOptions } from './handler.js';
 import {
   type HandlerBackoff,
   type HandlerRetry,
@@ -59,7 +59,7 @@ export interface StreamHandlerOptions {
   readonly retry?: HandlerRetry;
 
   /**
-   * At most `count` calls of the handler in any `perMs` ms, over all its topics and partitions **in one process**: with
+   * At most `count` messages for the handler in any `perMs` ms, over all its topics and partitions **in one process**: with
    * three instances it is three times as many. Waiting takes no slot of `workerThreads` and keeps the lease.
    *
    * Hazard: what waits is not read further, so the lag grows when more comes than the limit lets through; and what has
@@ -67,6 +67,17 @@ export interface StreamHandlerOptions {
    * @defaultValue no limit
    */
   readonly rateLimit?: RateLimit;
+
+  /**
+   * The method gets several messages of one partition at once: `(payloads[], contexts[])`. A batch is handed over with
+   * `size` messages, or `waitMs` after the first was there and the handler free. It says by its return value or by
+   * `BatchFailure` which of them failed; each keeps its own attempts. With `concurrency` above 1 only with `ordering: 'none'`;
+   * with `retryOrdering: 'key'` a batch has at most one message of each key.
+   *
+   * Hazard: a crash repeats the whole batch, and guards and interceptors run once for all of it.
+   * @defaultValue one message
+   */
+  readonly batch?: BatchOptions;
 
   /**
    * A message that was published longer than this ago, in ms, becomes a dead letter (`expired`) in place of being
@@ -143,7 +154,15 @@ export interface StreamHandlerOptions {
 /** Each start within the window is remembered. */
 const MAX_RATE = 100_000;
 const MAX_CONCURRENCY = 10_000;
+const MAX_BATCH = 10_000;
 const MAX_HELD = 100_000;
+
+const payloadClass: OptionRule<unknown> = {
+  kind: 'other',
+  defaultValue: undefined,
+  expected: 'a class',
+  accepts: (value) => value === undefined || typeof value === 'function',
+};
 
 const rules = {
   batchCount: mqOptionRules.consumerBatchCount,
@@ -165,6 +184,13 @@ const rules = {
     defaultValue: undefined,
     expected: '{ count, perMs } with integers, count from 1 to 100000 and perMs from 1',
     accepts: (value) => keepsRules(value, { count: integer(1, 1, MAX_RATE), perMs: milliseconds(1, 1) }),
+  },
+  batch: {
+    kind: 'other',
+    defaultValue: undefined,
+    expected: '{ size, waitMs } with integers, size from 1 to 10000 and waitMs from 0, and a class as type if need be',
+    accepts: (value) =>
+      keepsRules(value, { size: integer(1, 1, MAX_BATCH), waitMs: milliseconds(0, 0), type: payloadClass }),
   },
   ttlMs: milliseconds(0, 0),
   startFrom: mqOptionRules.startFrom,
@@ -208,6 +234,18 @@ function crossProblems(given: StreamHandlerOptions, resolved: ResolvedHandlerOpt
   if (resolved.ordering === 'none' && resolved.retryOrdering !== 'relaxed') {
     problems.push(
       `ordering "none" keeps no order, so retryOrdering must be "relaxed"; got "${resolved.retryOrdering}"`,
+    );
+  }
+  if (resolved.batch !== undefined && resolved.concurrency > 1 && resolved.ordering !== 'none') {
+    problems.push(
+      `batches of one partition that run at once keep no order, so with concurrency (${resolved.concurrency}) ordering must be "none"; ` +
+        `got "${resolved.ordering}"`,
+    );
+  }
+  if (resolved.batch !== undefined && resolved.retryOrdering === 'partition') {
+    problems.push(
+      'retryOrdering "partition" handles one message after the other, so it goes with no batch; ' +
+        'with retryOrdering "key" a batch has one message of each key',
     );
   }
   if (resolved.retryOrdering === 'partition' && resolved.concurrency > 1) {
@@ -263,6 +301,7 @@ export function resolveHandlerOptions(
     handlerTimeoutMs: given.timeoutMs ?? given.handlerTimeoutMs ?? moduleOptions.handlerTimeoutMs,
     ttlMs: given.ttlMs ?? 0,
     rateLimit: given.rateLimit && Object.freeze({ ...given.rateLimit }),
+    batch: given.batch && Object.freeze({ ...given.batch }),
     startFrom: given.startFrom ?? moduleOptions.startFrom,
     share: Object.freeze({ modulo: given.partitionModulo ?? 1, remainder: given.partitionRemainder ?? 0 }),
     concurrency: given.concurrency ?? rules.concurrency.defaultValue,

@@ -65,13 +65,36 @@ export type HandlerOutcome =
 /** Runs the user's method, with whatever pipeline is around it. It should not reject; a rejection counts as a retry. */
 export type HandlerInvoker = (message: ReceivedMessage) => Promise<HandlerOutcome>;
 
+/**
+ * Runs the user's method for a batch. One outcome for each message, in their order; a rejection, or another number of
+ * outcomes, counts as a retry of all.
+ */
+export type BatchInvoker = (messages: readonly ReceivedMessage[]) => Promise<readonly HandlerOutcome[]>;
+
 /** How long to wait after the handler call number `attempt` failed with `error`, in milliseconds. */
 export type RetryBackoff = (attempt: number, error: unknown) => number;
 
 /** Whether the handler is to be called again after call number `attempt` failed with `error`. */
 export type RetryIf = (error: unknown, attempt: number) => boolean;
 
-/** At most `count` calls in any `perMs` milliseconds, in one process. */
+/** When a batch is handed over: with `size` messages, or `waitMs` after the first. */
+export interface BatchOptions {
+  /** From 1 to 10000. */
+  readonly size: number;
+  /** How long a batch that is not full waits for more, in ms. Shutdown and hand-over do not wait. */
+  readonly waitMs: number;
+  /**
+   * Class of one payload, for pipes: the compiler does not tell of which class an array's items are. Needed where a
+   * `ValidationPipe` is in force and there is no `schema`; `Object` leaves the payloads as they are.
+   * @defaultValue unknown
+   */
+  readonly type?: PayloadClass;
+}
+
+/** A class, or `Object`. */
+export type PayloadClass = abstract new (...args: never[]) => unknown;
+
+/** At most `count` messages in any `perMs` milliseconds, in one process. */
 export interface RateLimit {
   readonly count: number;
   readonly perMs: number;
@@ -104,6 +127,8 @@ export interface ResolvedHandlerOptions {
   /** Age by publishing at which a message is not handled any more; 0 means none. */
   readonly ttlMs: number;
   readonly rateLimit: RateLimit | undefined;
+  /** The handler gets several messages of a partition at once; `undefined`: one. */
+  readonly batch: BatchOptions | undefined;
   readonly startFrom: 'earliest' | 'latest';
   readonly share: PartitionShare;
   /** How many messages of one partition may be handled at once. */
@@ -136,6 +161,8 @@ export interface HandlerDefinition {
   readonly partitionCount?: number | undefined;
   readonly options: ResolvedHandlerOptions;
   readonly invoke: HandlerInvoker;
+  /** In place of `invoke` where `options.batch` is set. */
+  readonly invokeBatch?: BatchInvoker | undefined;
   /** Absent for a handler of the topic's messages. */
   readonly deadLetters?: DeadLetterSubscription;
 }

@@ -2,7 +2,7 @@ import { DEFAULT_INSTANCE } from './instance-name.js';
 import { subscribe, toTopic, type AnyTopic, type StreamHandlerExtras } from './stream-handler.decorator.js';
 
 /** Handler options, and what becomes of a letter that was handled. */
-export interface DeadLetterHandlerExtras extends StreamHandlerExtras {
+export interface DeadLetterHandlerExtras extends Omit<StreamHandlerExtras, 'batch'> {
   /**
    * Whether a letter that was handled is deleted for good. Otherwise it stays in the DLQ for people, and this handler does
    * not get it again.

@@ -9,7 +9,7 @@ import { isStandardSchema, type StandardSchema } from '../core/standard-schema.j
 import { makeInvoker } from './handler-invoker.js';
 import type { InstanceWrapper } from './message-scope.js';
 import type { MqLogger } from './mq-logger.js';
-import { StreamContextCreator } from './stream-context-creator.js';
+import { StreamContextCreator, type StreamContextOptions } from './stream-context-creator.js';
 import { StreamHandlerAccessor } from './stream-handler.accessor.js';
 import type { StreamSubscription, SubscribedTopic } from './stream-handler.decorator.js';
 
@@ -112,6 +112,9 @@ class Exploration {
     const topics = this.topicsOf(found, subscription);
     const { resolved: options, problems } = resolveHandlerOptions(subscription.options, owner.options, found.name);
     this.problems.push(...problems);
+    if (options.batch !== undefined && subscription.deadLetters !== undefined) {
+      this.problems.push(`${found.name}: @DeadLetterHandler handles one letter after the other; it goes with no batch`);
+    }
     const schemas = new Set(topics.map((topic) => subscription.schema ?? topic.schema));
     if (subscription.autoStart !== undefined && typeof subscription.autoStart !== 'boolean') {
       this.problems.push(`${found.name}: autoStart must be true or false`);
@@ -121,7 +124,10 @@ class Exploration {
     }
     // One pipeline for all topics of one schema; without topics it is still looked at for problems.
     const invokers = new Map(
-      [...(schemas.size === 0 ? [undefined] : schemas)].map((schema) => [schema, this.invokerOf(found, owner, schema)]),
+      [...(schemas.size === 0 ? [undefined] : schemas)].map((schema) => [
+        schema,
+        this.invokerOf(found, owner, schema, options.batch),
+      ]),
     );
     if (group === undefined) return;
     const { deadLetters } = subscription;
@@ -129,7 +135,7 @@ class Exploration {
       const invoke = invokers.get(subscription.schema ?? schema);
       if (invoke === undefined || !this.claim(found, subscription, topic, group)) continue;
       const { autoStart } = subscription;
-      const definition = { topic, group, name: found.name, autoStart, partitionCount, options, invoke };
+      const definition = { topic, group, name: found.name, autoStart, partitionCount, options, ...invoke };
       const ofLetters = deadLetters && { ...deadLetters, ofGroup: subscription.group ?? null };
       definitions.push(ofLetters === undefined ? definition : { ...definition, deadLetters: ofLetters });
     }
@@ -139,14 +145,16 @@ class Exploration {
     found: FoundHandler,
     owner: HandlerOwner,
     schema: StandardSchema | undefined,
-  ): HandlerDefinition['invoke'] {
+    batch: StreamContextOptions['batch'],
+  ): Pick<HandlerDefinition, 'invoke' | 'invokeBatch'> {
     const { instance, method, name } = found;
     let filterFailed = false;
-    const { pipeline, problems } = this.contexts.create(
+    const { pipeline, invokeBatch, problems } = this.contexts.create(
       { instance, method, name, wrapper: found.wrapper, moduleKey: found.wrapper.host?.token ?? '' },
       {
         globalEnhancers: owner.globalEnhancers,
         schema,
+        batch,
         onFilterError: (error) => {
           if (filterFailed) return;
           filterFailed = true;
@@ -159,7 +167,7 @@ class Exploration {
       },
     );
     this.problems.push(...problems.map((problem) => `${name}: ${problem}`));
-    return makeInvoker(pipeline);
+    return { invoke: makeInvoker(pipeline), invokeBatch };
   }
 
   private topicsOf(found: FoundHandler, { topics }: StreamSubscription): readonly SubscribedTopic[] {

@@ -1,5 +1,6 @@
-import type { ArgumentMetadata, ExecutionContext, PipeTransform } from '@nestjs/common';
-import { isStreamParam } from './payload.decorators.js';
+import { ValidationPipe, type ArgumentMetadata, type ExecutionContext, type PipeTransform } from '@nestjs/common';
+import type { BatchParam } from './batch-pipeline.js';
+import { isContextParam, isStreamParam } from './payload.decorators.js';
 import type { HandlerParam } from './stream-pipeline.js';
 
 /** What Nest's parameter decorators leave for one parameter, under `<type>:<index>`. */
@@ -49,6 +50,42 @@ export function handlerParams(input: ParamsInput): { params: HandlerParam[]; pro
   }
   return { params, problems };
 }
+
+/**
+ * As `handlerParams`, of a handler of batches: `(payloads, contexts)`, by position or by `@Payload()` and `@StreamCtx()`.
+ * Pipes see one payload after the other. What the array is made of is known by `itemType` alone.
+ */
+export function batchParams(
+  input: ParamsInput,
+  itemType: unknown,
+  isValidatedBySchema: boolean,
+): { params: BatchParam[]; problems: string[] } {
+  const problems: string[] = [];
+  const params: BatchParam[] = [];
+  const payloads = (index: number, own: readonly PipeTransform[], data?: unknown, schema?: unknown): void => {
+    const pipes = [...input.handlerPipes, ...own];
+    params.push({ index, of: 'payloads', metadata: metadataOf('body', data, schema, itemType ?? Object), pipes });
+    if (itemType !== undefined || isValidatedBySchema || !pipes.some((pipe) => pipe instanceof ValidationPipe)) return;
+    problems.push(
+      'a ValidationPipe is in force, and of which class the payloads of a batch are is not known; name the class as ' +
+        'batch.type, or Object to leave them as they are',
+    );
+  };
+  for (const [key, { index, data, schema, factory, pipes = [] }] of Object.entries(input.decorations)) {
+    const type = factory === undefined ? Number.parseInt(key, 10) : null;
+    const isContext = factory === undefined ? type === CONTEXT : isContextParam(factory);
+    if (isContext && pipes.length === 0) params.push({ index, of: 'contexts' });
+    else if (type === PAYLOAD && data === undefined) payloads(index, input.resolvePipes(pipes), data, schema);
+    else problems.push(`parameter ${index} has a decorator that cannot be used with batch: ${BATCH_DECORATORS}`);
+  }
+  const isTaken = (index: number): boolean =>
+    Object.values(input.decorations).some((decoration) => decoration.index === index);
+  if (!isTaken(0)) payloads(0, []);
+  if (!isTaken(1)) params.push({ index: 1, of: 'contexts' });
+  return { params, problems };
+}
+
+const BATCH_DECORATORS = 'the method gets arrays, by @Payload() without a property and by @StreamCtx() without pipes';
 
 function decoratedParam(key: string, decoration: ParamDecoration, input: ParamsInput): HandlerParam | null {
   const { index, data, schema, factory } = decoration;

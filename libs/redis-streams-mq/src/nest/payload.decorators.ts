@@ -56,15 +56,20 @@ export function EventId(...pipes: Pipe[]): ParameterDecorator {
   return eventIdParam(undefined, ...pipes);
 }
 
+/** What one of these decorators reads. */
+type StreamParam = 'context' | 'key' | 'eventId' | 'headers';
 type ReadContext = (ctx: StreamContext, data: string | undefined) => unknown;
 type ParamFactory = Parameters<typeof createParamDecorator<string | undefined, unknown>>[0];
 
 /** Registered, so that it is the same in two copies of the library. */
 const STREAM_PARAM: unique symbol = Symbol.for('redis-streams-mq.stream-param');
 
-function streamParam(read: ReadContext): (...dataOrPipes: (string | undefined | Pipe)[]) => ParameterDecorator {
+function streamParam(
+  kind: StreamParam,
+  read: ReadContext,
+): (...dataOrPipes: (string | undefined | Pipe)[]) => ParameterDecorator {
   const factory: ParamFactory = (data, host) => read(streamContextOf(host), data);
-  return createParamDecorator<string | undefined, unknown>(Object.assign(factory, { [STREAM_PARAM]: true }));
+  return createParamDecorator<string | undefined, unknown>(Object.assign(factory, { [STREAM_PARAM]: kind }));
 }
 
 /** Whether a parameter's factory is one of these, which the pipes of the handler, class and app leave alone. */
@@ -72,7 +77,12 @@ export function isStreamParam(factory: object): boolean {
   return STREAM_PARAM in factory;
 }
 
-const contextParam = streamParam((ctx) => ctx);
-const keyParam = streamParam((ctx) => ctx.key);
-const eventIdParam = streamParam((ctx) => ctx.eventId);
-const headersParam = streamParam((ctx, name) => (name === undefined ? ctx.headers : ctx.headers[name]));
+/** Whether it is the factory of `@StreamCtx`. */
+export function isContextParam(factory: object): boolean {
+  return Reflect.get(factory, STREAM_PARAM) === 'context';
+}
+
+const contextParam = streamParam('context', (ctx) => ctx);
+const keyParam = streamParam('key', (ctx) => ctx.key);
+const eventIdParam = streamParam('eventId', (ctx) => ctx.eventId);
+const headersParam = streamParam('headers', (ctx, name) => (name === undefined ? ctx.headers : ctx.headers[name]));

@@ -15,8 +15,10 @@ import { STATIC_CONTEXT } from '@nestjs/core/injector/constants.js';
 import { Injector } from '@nestjs/core/injector/injector.js';
 import { InterceptorsContextCreator } from '@nestjs/core/interceptors/index.js';
 import { PipesContextCreator } from '@nestjs/core/pipes/index.js';
+import type { BatchInvoker, BatchOptions } from '../core/handler.js';
 import type { StandardSchema } from '../core/standard-schema.js';
-import { handlerParams, type ParamDecoration } from './handler-params.js';
+import { makeBatchInvoker } from './batch-pipeline.js';
+import { batchParams, handlerParams, type ParamDecoration, type ParamsInput } from './handler-params.js';
 import { MessageScope, type EnteredScope, type InstanceWrapper } from './message-scope.js';
 import { STREAM_CONTEXT_TYPE } from './stream-host.js';
 import { makePipeline, type PipelineParts, type StreamPipeline } from './stream-pipeline.js';
@@ -38,12 +40,16 @@ export interface StreamContextOptions {
   readonly globalEnhancers: boolean;
   /** Validates the payload, before the pipes. */
   readonly schema?: StandardSchema | undefined;
+  /** The handler gets batches; `type` is the class of a payload, where it was named. */
+  readonly batch?: BatchOptions | undefined;
   /** Told about an exception filter that threw while it was shown an error. */
   readonly onFilterError: (error: unknown) => void;
 }
 
 export interface StreamHandlerContext {
   readonly pipeline: StreamPipeline;
+  /** Of a handler of batches, in place of `pipeline`. */
+  readonly invokeBatch?: BatchInvoker | undefined;
   /** Why the pipeline must not be used: an enhancer that would be left out silently. */
   readonly problems: readonly string[];
 }
@@ -103,10 +109,18 @@ export class StreamContextCreator {
     });
     const shared = { instance: host.instance, contextId: STATIC_CONTEXT };
     // Also for a handler whose instances are made per message: what is wrong with it is found at the boot.
-    const { pipeline, problems } = this.build(host, options, decorations, shared);
+    const { pipeline, invokeBatch, problems } = this.build(host, options, decorations, shared);
+    const isScopedBatch = options.batch !== undefined && scope.isNeeded;
     return {
       pipeline: scope.isNeeded ? this.perMessage(host, options, decorations, scope) : pipeline,
-      problems: [...this.missingEnhancers(host, decorations), ...problems],
+      invokeBatch,
+      problems: [
+        ...this.missingEnhancers(host, decorations),
+        ...problems,
+        ...(isScopedBatch
+          ? ['batch needs a singleton, and the handler, a dependency or an enhancer is made for each message']
+          : []),
+      ],
     };
   }
 
@@ -145,25 +159,33 @@ export class StreamContextCreator {
     const creators = options.globalEnhancers ? this.withGlobals : this.withoutGlobals;
     const place = [moduleKey, contextId, wrapper.id] as const;
     const handlerPipes = creators.pipes.create(instance, callback, ...place);
-    const { params, problems } = handlerParams({
+    const input: ParamsInput = {
       decorations,
       paramTypes: (this.utils.reflectCallbackParamtypes(instance, method) as unknown[] | undefined) ?? [],
       handlerPipes,
       resolvePipes: (pipes) =>
         creators.pipes.createConcreteContext<unknown[], PipeTransform[]>([...pipes], contextId, wrapper.id),
-    });
-    const pipeline = makePipeline({
+    };
+    const { batch, schema } = options;
+    const parts: Omit<PipelineParts, 'params'> = {
       name,
       // Looked up at each call: a method that a test or a tracer has replaced meanwhile is the one to call.
       call: (args) => methodOf(instance, method).apply(instance, args as unknown[]),
       hostOf: (args) => this.hostOf(args, instance, callback),
       guards: creators.guards.create(instance, callback, ...place),
       interceptors: creators.interceptors.create(instance, callback, ...place),
-      schema: options.schema,
-      params,
+      schema,
       showError: this.showing(creators.filters.create(instance, callback as FilterTarget, ...place), options),
-    });
-    return { pipeline, problems };
+    };
+    const { params, problems } = batch === undefined ? handlerParams(input) : { params: [], problems: [] };
+    const pipeline = makePipeline({ ...parts, params });
+    if (batch === undefined) return { pipeline, problems };
+    const ofBatch = batchParams(input, batch.type, schema !== undefined);
+    return {
+      pipeline,
+      invokeBatch: makeBatchInvoker({ ...parts, params: ofBatch.params }),
+      problems: ofBatch.problems,
+    };
   }
 
   private showing(

@@ -1,6 +1,6 @@
 import 'reflect-metadata';
 import { MqInvalidHandlerError } from '../core/errors.js';
-import type { DeadLetterSubscription } from '../core/handler.js';
+import type { BatchOptions, DeadLetterSubscription } from '../core/handler.js';
 import type { StreamHandlerOptions } from '../core/handler-options.js';
 import type { StandardSchema } from '../core/standard-schema.js';
 import type { AnyTypedTopic, TopicOutput } from '../core/topic.js';
@@ -63,6 +63,13 @@ export interface SubscribedTopic {
 
 /** The payload comes first: the compiler does not see what parameter decorators ask for. */
 type HandlerOf<T> = (payload: T, ...rest: never[]) => unknown;
+/** Whether the method gets one payload or an array of them. */
+interface Batched {
+  readonly batch: BatchOptions;
+}
+interface Unbatched {
+  readonly batch?: undefined;
+}
 type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
   target: object,
   method: string | symbol,
@@ -72,6 +79,8 @@ type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
 /**
  * Makes a method the handler of a topic's messages for a consumer group. It is called with `(payload, ctx)`; what it
  * returns or throws decides about the message.
+ *
+ * With the option `batch` it is called with arrays: `(payloads, contexts)`.
  *
  * The method may stand on any provider or controller; a request-scoped class gets an instance per message. It may have several `@StreamHandler`s,
  * and is inherited: a subclass that overrides it stays a handler, and replaces the subscriptions when it is decorated
@@ -88,8 +97,13 @@ type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
  */
 export function StreamHandler<Topic extends AnyTypedTopic>(
   topic: Topic | readonly Topic[],
+  group: string | undefined,
+  options: StreamHandlerExtras & Batched,
+): TypedMethodDecorator<TopicOutput<Topic>[]>;
+export function StreamHandler<Topic extends AnyTypedTopic>(
+  topic: Topic | readonly Topic[],
   group?: string,
-  options?: StreamHandlerExtras,
+  options?: StreamHandlerExtras & Unbatched,
 ): TypedMethodDecorator<TopicOutput<Topic>>;
 export function StreamHandler(
   topic: string | readonly string[],
@@ -97,7 +111,10 @@ export function StreamHandler(
   options?: StreamHandlerExtras,
 ): MethodDecorator;
 export function StreamHandler<Topic extends AnyTypedTopic>(
-  config: StreamHandlerConfig<Topic>,
+  config: StreamHandlerConfig<Topic> & Batched,
+): TypedMethodDecorator<TopicOutput<Topic>[]>;
+export function StreamHandler<Topic extends AnyTypedTopic>(
+  config: StreamHandlerConfig<Topic> & Unbatched,
 ): TypedMethodDecorator<TopicOutput<Topic>>;
 export function StreamHandler(config: StreamHandlerConfig): MethodDecorator;
 export function StreamHandler(

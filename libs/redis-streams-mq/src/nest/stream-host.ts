@@ -21,10 +21,20 @@ export function isStreamContext(host: ArgumentsHost): boolean {
   return host.getType<string>() === STREAM_CONTEXT_TYPE;
 }
 
-/** The context of the message that `host` stands for. */
+/**
+ * The context of the message that `host` stands for.
+ * @throws MqError `MQ_IS_A_BATCH` when it stands for a batch: use `StreamExecutionContext.getContexts()`.
+ */
 export function streamContextOf(host: ArgumentsHost): StreamContext {
-  return host.getArgByIndex<StreamContext>(1);
+  const ctx = host.getArgByIndex<StreamContext | readonly StreamContext[]>(1);
+  if (!isArray(ctx)) return ctx;
+  throw new MqError(
+    'MQ_IS_A_BATCH',
+    `this runs for a batch of ${ctx.length} messages, which have no context in common; ask isBatch, and use getContexts()`,
+  );
 }
+
+const isArray: (value: unknown) => value is readonly unknown[] = Array.isArray;
 
 /**
  * What an enhancer can ask about the message that it runs for, as `GqlExecutionContext` is for GraphQL.
@@ -59,7 +69,21 @@ export class StreamExecutionContext {
     return this.host.getArgByIndex<T>(0);
   }
 
-  /** Topic, partition, key, headers, attempt and so on. */
+  /** Whether it runs once for the messages of a batch. `getPayload()` is then the array of their payloads. */
+  get isBatch(): boolean {
+    return isArray(this.host.getArgByIndex<unknown>(1));
+  }
+
+  /** The contexts of all messages that it runs for: one, or those of a batch. */
+  getContexts(): readonly StreamContext[] {
+    const ctx = this.host.getArgByIndex<StreamContext | readonly StreamContext[]>(1);
+    return isArray(ctx) ? ctx : [ctx];
+  }
+
+  /**
+   * Topic, partition, key, headers, attempt and so on.
+   * @throws MqError `MQ_IS_A_BATCH` when it runs for a batch: use `getContexts()`.
+   */
   getContext(): StreamContext {
     return streamContextOf(this.host);
   }

@@ -92,14 +92,17 @@ function fullPipeline(parts: PipelineParts): StreamPipeline {
   };
 }
 
-function decide(inner: PipelineResult | undefined, outer: PipelineResult): PipelineResult {
+export function decide(inner: PipelineResult | undefined, outer: PipelineResult): PipelineResult {
   // Never reached: an interceptor that answers by itself (a cache, a deduplication) or fails before.
   if (inner === undefined) return outer;
   if ('error' in inner || !('error' in outer)) return inner;
   return { ...inner, laterError: { error: outer.error } };
 }
 
-async function deniedBy(parts: PipelineParts, host: ExecutionContext): Promise<{ readonly error: unknown } | null> {
+export async function deniedBy(
+  parts: Pick<PipelineParts, 'guards' | 'name'>,
+  host: ExecutionContext,
+): Promise<{ readonly error: unknown } | null> {
   try {
     for (const guard of parts.guards) {
       const answer = await guard.canActivate(host);
@@ -151,12 +154,12 @@ async function runHandler(
 }
 
 /** A handler may return a value, a promise or an Observable, whose last value counts. */
-async function settle(returned: unknown): Promise<unknown> {
+export async function settle(returned: unknown): Promise<unknown> {
   const value = await returned;
   return isObservable(value) ? lastValueFrom(value, { defaultValue: undefined }) : value;
 }
 
-async function enter(
+export async function enter(
   interceptors: readonly NestInterceptor[],
   host: ExecutionContext,
   innermost: () => Promise<unknown>,
