@@ -23,6 +23,7 @@ const options: MqOptions = {
   rebalanceIntervalSec: 0.3,
   retryMoverIntervalSec: 0.1,
   trimIntervalSec: 0.2,
+  metricsIntervalSec: 1,
 };
 
 async function consume(registry: Registry, more: MqOptions = {}): Promise<TestInstance> {
