@@ -236,7 +236,8 @@ onEachKind('dead letters are replayed', (kind) => {
       topic,
       range(600).map((payload) => ({ payload, partition: payload % 3 })),
     );
-    await lettersOf(rejected, topic, 1_200);
+    // The order is that of the letters: while a server does not know the script yet, a later message may be buried first.
+    const ofA = (await lettersOf(rejected, topic, 1_200)).filter(({ group }) => group === 'a');
     rejected.repair();
     calls.length = 0;
     const progress: number[] = [];
@@ -260,8 +261,9 @@ onEachKind('dead letters are replayed', (kind) => {
     expect(new Set(calls.map(({ group }) => group))).toEqual(new Set(['a']));
     for (const partition of range(3)) {
       const seen = calls.map(({ payload }) => payload as number).filter((n) => n % 3 === partition);
-      expect(seen).toEqual(range(600).filter((n) => n % 3 === partition));
+      expect(seen).toEqual(payloads(ofA.filter((letter) => letter.partition === partition)));
     }
+    expect(payloads(ofA).sort((a, b) => Number(a) - Number(b))).toEqual(range(600));
     await expect(deadLetters.size(topic)).resolves.toBe(600);
   });
 
