@@ -2,7 +2,6 @@ import { call, callMulti, type ScriptCall } from '../../../libs/redis-streams-mq
 import { dlqCount, dlqPage } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
 import { dlqImport } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-import.script.js';
 import { dlqTakeOut } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-take-out.script.js';
-import { dlqTally } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-tally.script.js';
 import {
   acquire,
   forsake,
@@ -558,6 +557,7 @@ export const scriptCases: readonly ScriptCase[] = [
       counts: [{ group: 'g', reason: 'exhausted', count: 2, oldest: number }],
       lastId: last,
       looked: 2,
+      length: 2,
       isEnd: true,
     }),
     inFullRedis: 'goes on',
@@ -592,21 +592,6 @@ export const scriptCases: readonly ScriptCase[] = [
     },
     call: ({ keys, token }, [id]) => call(dlqTakeOut, keys, { token, id: id! }),
     reply: () => ({ status: 'deleted' }),
-    inFullRedis: 'goes on',
-  }),
-  using(dlqTally, {
-    arrange: async (place) => {
-      const ids = await place.pending(3);
-      for (const id of ids) await place.dead(id);
-      return [(await place.redis.run(call(dlqTally, place.keys, { after: '0-0', limit: 10 }))).upTo];
-    },
-    call: ({ keys }) => call(dlqTally, keys, { after: '0-0', limit: 10 }),
-    reply: ([upTo], { group }) => ({
-      length: 3,
-      upTo,
-      isWhole: true,
-      counts: [{ group, reason: 'exhausted', count: 3 }],
-    }),
     inFullRedis: 'goes on',
   }),
   using(report, {

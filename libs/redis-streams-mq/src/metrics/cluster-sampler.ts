@@ -1,10 +1,10 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { GroupPartitionRef, PartitionRef } from '../core/events.js';
-import type { Keys } from '../core/keys.js';
+import type { Keys, PartitionKeys } from '../core/keys.js';
 import type { Connection, Outcome } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
-import { dlqTally } from '../redis/scripts/dlq-tally.script.js';
+import { dlqCount } from '../redis/scripts/dlq.script.js';
 import type { GroupStats, PartitionStats } from '../redis/scripts/stats.script.js';
 import { serverStates } from '../redis/server-state.js';
 import type { Statistics } from '../redis/statistics.js';
@@ -132,12 +132,13 @@ export class ClusterSampler {
     let pages = TALLY_PAGES;
     for (const { meta, partitions, deadLetters } of drafts) {
       for (const [partition, stats] of partitions.entries()) {
-        const { dlq } = this.deps.keys.partition(meta.topic, partition);
+        const keys = this.deps.keys.partition(meta.topic, partition);
+        const { dlq } = keys;
         if (stats.deadLetters === 0) continue;
         present.add(dlq);
         const tally = this.tallies.get(dlq) ?? new DeadLetterTally();
         this.tallies.set(dlq, tally);
-        for (let isMore = true; isMore && pages > 0; pages--) isMore = await this.countPage(dlq, tally, stats, pace);
+        for (let isMore = true; isMore && pages > 0; pages--) isMore = await this.countPage(keys, tally, stats, pace);
         deadLetters.push(...tally.result);
       }
     }
@@ -145,12 +146,16 @@ export class ClusterSampler {
   }
 
   /** True when there is more to count. */
-  private async countPage(dlq: string, tally: DeadLetterTally, stats: PartitionStats, pace: Pace): Promise<boolean> {
+  private async countPage(
+    keys: PartitionKeys,
+    tally: DeadLetterTally,
+    stats: PartitionStats,
+    pace: Pace,
+  ): Promise<boolean> {
     const after = tally.next(stats.deadLetters);
     if (after === null) return false;
-    return tally.add(
-      await pace.step(() => this.deps.connection.run(call(dlqTally, { dlq }, { after, limit: TALLY_LIMIT }))),
-    );
+    const args = { low: `(${after}`, high: '+', scan: TALLY_LIMIT, failedFrom: '', failedTo: '' };
+    return tally.add(await pace.step(() => this.deps.connection.run(call(dlqCount, keys, args))));
   }
 }
 

@@ -1,6 +1,5 @@
 import * as fc from 'fast-check';
-import type { DlqTally } from '../redis/scripts/dlq-tally.script.js';
-import { DeadLetterTally, UNCOUNTED } from './dead-letter-tally.js';
+import { DeadLetterTally, UNCOUNTED, type Counted } from './dead-letter-tally.js';
 
 interface Letter {
   readonly id: number;
@@ -8,12 +7,12 @@ interface Letter {
 }
 
 /** What the script answers about these letters. */
-function look(letters: readonly Letter[], after: string, limit: number): DlqTally {
+function look(letters: readonly Letter[], after: string, limit: number): Counted {
   const behind = letters.filter(({ id }) => id > Number.parseInt(after, 10)).slice(0, limit);
   return {
     length: letters.length,
-    upTo: behind.length === 0 ? after : `${behind.at(-1)!.id}-0`,
-    isWhole: behind.length < limit,
+    lastId: behind.length === 0 ? null : `${behind.at(-1)!.id}-0`,
+    isEnd: behind.length < limit,
     counts: behind.map(({ reason }) => ({ group: 'g', reason, count: 1 })),
   };
 }

@@ -1,5 +1,10 @@
-import type { DlqTally } from '../redis/scripts/dlq-tally.script.js';
+import type { DeadLetterCountReply } from '../redis/scripts/dlq.script.js';
 import type { DeadLetterCount } from './cluster-sample.js';
+
+/** What one look behind `next` has found. */
+export type Counted = Pick<DeadLetterCountReply, 'length' | 'lastId' | 'isEnd'> & {
+  readonly counts: readonly Pick<DeadLetterCountReply['counts'][number], 'group' | 'reason' | 'count'>[];
+};
 
 /** Reason of the letters that have not been looked at yet. */
 export const UNCOUNTED = '(uncounted)';
@@ -26,16 +31,16 @@ export class DeadLetterTally {
   }
 
   /** Takes what was counted behind `next`. True when there is more to count now. */
-  add({ length, upTo, isWhole, counts }: DlqTally): boolean {
+  add({ length, lastId, isEnd, counts }: Counted): boolean {
     this.length = length;
-    this.upTo = upTo;
+    this.upTo = lastId ?? this.upTo;
     for (const { group, reason, count } of counts) {
       const kind = `${group}\0${reason}`;
       const sum = this.counts.get(kind)?.count ?? 0;
       this.counts.set(kind, { group, reason, count: sum + count });
       this.counted += count;
     }
-    if (this.counted <= length) return !isWhole;
+    if (this.counted <= length) return !isEnd;
     this.begin();
     return length > 0;
   }

@@ -131,6 +131,8 @@ return { isEnd, lastId, looked, letters }`,
   });
 
 export interface DeadLetterCountReply {
+  /** Letters in the stream, counted or not. */
+  readonly length: number;
   readonly lastId: string | null;
   readonly looked: number;
   readonly isEnd: boolean;
@@ -149,7 +151,8 @@ export const dlqCount: Script<'dlq' | 'imports', RangeArg, DeadLetterCountReply>
   args: ['low', 'high', 'scan', 'failedFrom', 'failedTo'],
   lua: `
 -- Counts dead letters by group and reason, as dlq-page finds them. rest: the conditions.
--- Returns { isEnd, last id looked at or '', looked, (group, reason, count, oldest failedAt) ... }. Writes nothing.
+-- Returns { isEnd, last id looked at or '', looked, length of the stream, (group, reason, count, oldest failedAt) ... }.
+-- Writes nothing.
 ${WALK}
 local order, counts = {}, {}
 local isEnd, lastId, looked = walk(false, function(_, of)
@@ -165,7 +168,7 @@ local isEnd, lastId, looked = walk(false, function(_, of)
   known[4] = math.min(known[4], at)
   return true
 end)
-local reply = { isEnd, lastId, looked }
+local reply = { isEnd, lastId, looked, redis.call('XLEN', dlq) }
 for _, known in ipairs(order) do
   reply[#reply + 1] = known[1]
   reply[#reply + 1] = known[2]
@@ -174,7 +177,7 @@ for _, known in ipairs(order) do
 end
 return reply`,
   decode: (reply) => {
-    const [isEnd, lastId, looked, ...flat] = asArray(reply);
+    const [isEnd, lastId, looked, length, ...flat] = asArray(reply);
     const counts: DeadLetterCountReply['counts'][number][] = [];
     for (let i = 0; i < flat.length; i += 4) {
       counts.push({
@@ -184,7 +187,13 @@ return reply`,
         oldest: asNumber(flat[i + 3]),
       });
     }
-    return { isEnd: asNumber(isEnd) === 1, lastId: asText(lastId) || null, looked: asNumber(looked), counts };
+    return {
+      isEnd: asNumber(isEnd) === 1,
+      lastId: asText(lastId) || null,
+      looked: asNumber(looked),
+      length: asNumber(length),
+      counts,
+    };
   },
 });
 
