@@ -31,23 +31,18 @@ import {
   type StreamContext,
 } from 'nestjs-redis-streams-mq';
 import { z } from 'zod';
-import { queueOptions, TestApps } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
+const redis = useRedis();
+const apps = useApps();
 let topic: string;
 let handled: unknown[];
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
 beforeEach(() => {
   topic = uniqueName('topic');
   handled = [];
 });
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
 
 const batch = { size: 3, waitMs: 200 };
 const start = (...providers: (Type | { provide: unknown; useValue: unknown })[]): Promise<INestApplicationContext> =>

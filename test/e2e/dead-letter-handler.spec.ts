@@ -11,17 +11,12 @@ import {
   type DeadLetterContext,
 } from 'nestjs-redis-streams-mq';
 import { blocksOf, diagnosticsOf } from '../support/doc-samples.js';
-import { queueOptions, TestApps } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
+const redis = useRedis();
+const apps = useApps();
 
 @Injectable()
 class LetterGuard implements CanActivate {

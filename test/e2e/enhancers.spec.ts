@@ -25,23 +25,18 @@ import {
 } from 'nestjs-redis-streams-mq';
 import { tap } from 'rxjs';
 import request from 'supertest';
-import { queueOptions, TestApps, type AppGraph } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps, type AppGraph } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
+const redis = useRedis();
+const apps = useApps();
 let topic: string;
 let seen: string[];
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
 beforeEach(() => {
   topic = uniqueName('topic');
   seen = [];
 });
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
 
 type Kind = 'guard' | 'interceptor' | 'pipe' | 'filter';
 

@@ -8,21 +8,16 @@ import {
   type RedisStreamsMqModuleOptions,
   type StreamHandlerExtras,
 } from 'nestjs-redis-streams-mq';
-import { queueOptions, TestApps } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { deferred, waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
+const redis = useRedis();
+const apps = useApps();
 let topic: string;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
 beforeEach(() => {
   topic = uniqueName('topic');
 });
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
 
 const PARTITIONS = 4;
 

@@ -13,17 +13,12 @@ import {
 } from '@nestjs/common';
 import { MqProducer, RedisStreamsMqModule, StreamHandler } from 'nestjs-redis-streams-mq';
 import request from 'supertest';
-import { queueOptions, TestApps, type AppGraph } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps, type AppGraph } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { deferred, waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
+const redis = useRedis();
+const apps = useApps();
 
 const mq = () => RedisStreamsMqModule.forRoot(queueOptions(redis));
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -12,21 +12,16 @@ import {
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { MqProducer, RedisStreamsMqModule, StreamHandler } from 'nestjs-redis-streams-mq';
-import { queueOptions, TestApps, type AppGraph } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps, type AppGraph } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
+const redis = useRedis();
+const apps = useApps();
 let topic: string;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
 beforeEach(() => {
   topic = uniqueName('topic');
 });
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
 
 const mq = (): DynamicModule => RedisStreamsMqModule.forRoot(queueOptions(redis));
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -10,17 +10,12 @@ import {
   type MqOptionsFactory,
   type MqQueueOptions,
 } from 'nestjs-redis-streams-mq';
-import { queueOptions, TestApps } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
+const redis = useRedis();
+const apps = useApps();
 
 describe('RedisStreamsMqModule.forRootAsync', () => {
   @Injectable()

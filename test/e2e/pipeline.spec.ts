@@ -21,17 +21,12 @@ import {
   type StreamContext,
 } from 'nestjs-redis-streams-mq';
 import { map } from 'rxjs';
-import { queueOptions, TestApps } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
+const redis = useRedis();
+const apps = useApps();
 
 class OrderDto {
   @IsInt()

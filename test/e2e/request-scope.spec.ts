@@ -35,21 +35,16 @@ import {
   type RedisStreamsMqModuleOptions,
   type StreamContext,
 } from 'nestjs-redis-streams-mq';
-import { queueOptions, TestApps, type AppGraph } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps, type AppGraph } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
+const redis = useRedis();
+const apps = useApps();
 let topic: string;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
 beforeEach(() => {
   topic = uniqueName('topic');
 });
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
 
 const mq = (more: RedisStreamsMqModuleOptions = {}): DynamicModule =>
   RedisStreamsMqModule.forRoot(queueOptions(redis, more));

@@ -16,21 +16,16 @@ import {
 } from 'nestjs-redis-streams-mq';
 import type { INestApplicationContext } from '@nestjs/common';
 import { z } from 'zod';
-import { queueOptions, TestApps } from '../support/nest-app.js';
-import { startRedis, uniqueName, type TestRedis } from '../support/redis-server.js';
+import { queueOptions, useApps } from '../support/nest-app.js';
+import { uniqueName, useRedis } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
-let redis: TestRedis;
+const redis = useRedis();
+const apps = useApps();
 let topic: string;
-const apps = new TestApps();
-beforeAll(async () => {
-  redis = await startRedis();
-});
 beforeEach(() => {
   topic = uniqueName('topic');
 });
-afterEach(() => apps.closeAll());
-afterAll(() => redis.stop());
 
 const mq = (): DynamicModule => RedisStreamsMqModule.forRoot(queueOptions(redis, { defaultPartitionCount: 1 }));
 

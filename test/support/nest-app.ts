@@ -61,6 +61,13 @@ export class TestApps {
   }
 }
 
+/** Applications that end with their test. */
+export function useApps(): TestApps {
+  const apps = new TestApps();
+  afterEach(() => apps.closeAll());
+  return apps;
+}
+
 function moduleOf(graph: AppGraph): new () => object {
   @Module(graph)
   class AppModule {}

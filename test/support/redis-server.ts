@@ -51,6 +51,16 @@ export async function startRedis({ args = [], aof = false }: StartRedisOptions =
   return startContainer(allArgs);
 }
 
+/** A Redis for the whole file or `describe`; it can be used inside tests and hooks. */
+export function useRedis(options: StartRedisOptions = {}): TestRedis {
+  let started: TestRedis;
+  beforeAll(async () => {
+    started = await startRedis(options);
+  });
+  afterAll(() => started.stop());
+  return new Proxy({} as TestRedis, { get: (_, name) => Reflect.get(started, name) as unknown });
+}
+
 /** The binary for helpers that cannot do without; call them inside `describeWithServer`. */
 export function requireServerBinary(): string {
   if (serverBinary) return serverBinary;
