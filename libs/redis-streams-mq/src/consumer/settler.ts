@@ -1,65 +1,13 @@
 import { pause, type Clock, type Timer } from '../core/clock.js';
-import { nameThrown } from '../core/errors.js';
 import type { DeadReason, MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
-import { compareStreamIds } from '../core/stream-id.js';
 import type { Connection, Outcome } from '../redis/connection.js';
 import { classifyRedisError, isConnectionError, replyCode, wasNotSent } from '../redis/redis-errors.js';
 import type { Arg } from '../redis/reply.js';
-import { call, type ScriptCall } from '../redis/script.js';
-import { hold, type HoldReply } from '../redis/scripts/hold.script.js';
-import {
-  dead,
-  fail,
-  settle,
-  type DeadReply,
-  type FailReply,
-  type SettleReply,
-} from '../redis/scripts/settle.script.js';
-import { SOURCES, type Entry, type Source } from './entry.js';
+import type { Entry, Source } from './entry.js';
 import type { Lease } from './lease.js';
 import type { Ledger } from './ledger.js';
-
-interface Retry {
-  readonly kind: 'retry';
-  readonly entry: Entry;
-  readonly attempts: number;
-  readonly delayMs: number;
-  readonly error: unknown;
-}
-
-interface Dead {
-  readonly kind: 'dead';
-  readonly entry: Entry;
-  readonly attempts: number;
-  readonly reason: DeadReason;
-  readonly error: unknown;
-  readonly metadata: readonly Arg[];
-  readonly onSettled: OnSettled | undefined;
-}
-
-/** A failure that is noted while the entry stays pending, in its place. */
-interface Hold {
-  readonly kind: 'hold';
-  readonly entry: Entry;
-  readonly attempts: number;
-  readonly delayMs: number;
-  readonly error: unknown;
-  readonly onSettled: OnSettled;
-}
-
-/** Called when Redis has the outcome; `heldForMs`: the entry is to be handled again then, and is not settled. */
-export type OnSettled = (heldForMs: number | null) => void;
-
-type Move = Retry | Dead | Hold;
-type Reply = SettleReply | FailReply | DeadReply | HoldReply;
-
-/** Part of a flush: one script call, what to do with its answer, and what goes back if there is none. */
-interface Step {
-  readonly call: ScriptCall<Reply>;
-  readonly items: readonly (Entry | Move)[];
-  readonly done: (reply: Exclude<Reply, { status: 'fenced' }>) => void;
-}
+import { SettleSteps, type Move, type OnSettled, type Reply, type Step } from './settle-steps.js';
 
 export interface SettlerDeps {
   readonly connection: Connection;
@@ -76,21 +24,12 @@ export interface SettlerDeps {
   readonly onRetryDue: (inMs: number) => void;
 }
 
-const ERROR_TEXT_LENGTH = 500;
 /** A script that moves many holds up Redis. */
 const MOVES_AT_ONCE = 100;
 /** After a lost connection: as soon as there is another. */
 const RESEND_MS = 100;
 const STALLED_MS = 1_000;
 const CUT_LOOK_MS = 10;
-
-/** What is said of an error in Redis: its message, cut. Never its payload. */
-function errorText(error: unknown): string {
-  if (error === undefined) return '';
-  const { name, message } = nameThrown(error);
-  const text = `${name}: ${message}`;
-  return text.length > ERROR_TEXT_LENGTH ? `${text.slice(0, ERROR_TEXT_LENGTH)}...` : text;
-}
 
 function report(item: Entry | Move, heldForMs: number | null): void {
   if ('kind' in item && item.kind !== 'retry') item.onSettled?.(heldForMs);
@@ -123,7 +62,11 @@ export class Settler {
   private readonly unsure = new Set<Entry | Move>();
   private check: { readonly mark: number; readonly removed: Record<Source, number> } | undefined;
 
-  constructor(private readonly deps: SettlerDeps) {}
+  private readonly steps: SettleSteps;
+
+  constructor(private readonly deps: SettlerDeps) {
+    this.steps = new SettleSteps({ ...deps, remove: (entry) => this.remove(entry) });
+  }
 
   ack(entry: Entry): void {
     entry.state = 'settling';
@@ -179,7 +122,9 @@ export class Settler {
       void this.flushWhenReady();
       return;
     }
-    const steps = this.takeSteps();
+    const steps = this.steps.of(this.acks, this.moves);
+    this.acks = { stream: [], retry: [] };
+    this.moves = [];
     const sequence = ++this.sequence;
     const answered = this.send(steps, sequence).finally(() => this.outstanding.delete(sequence));
     if (this.outstanding.size === 0) this.unansweredSince = this.deps.clock.monotonic();
@@ -273,120 +218,6 @@ export class Settler {
 
   private get hasQueued(): boolean {
     return this.acks.stream.length > 0 || this.acks.retry.length > 0 || this.moves.length > 0;
-  }
-
-  private takeSteps(): Step[] {
-    const steps: Step[] = [];
-    for (const source of SOURCES) {
-      const acks = this.acks[source];
-      if (acks.length > 0) steps.push(this.ackStep(source, acks));
-      const retries = this.moves.filter((move) => move.kind === 'retry' && move.entry.source === source) as Retry[];
-      if (retries.length > 0) steps.push(this.retryStep(source, retries));
-    }
-    for (const move of this.moves) if (move.kind === 'dead') steps.push(this.deadStep(move));
-    const holds = this.moves.filter((move) => move.kind === 'hold');
-    if (holds.length > 0) steps.push(this.holdStep(holds));
-    this.acks = { stream: [], retry: [] };
-    this.moves = [];
-    return steps;
-  }
-
-  private fence(source: Source): { token: string; group: string; onRetryStream: string } {
-    const { token, group } = this.deps.lease.terms;
-    return { token, group, onRetryStream: source === 'retry' ? '1' : '0' };
-  }
-
-  private keys(source: Source): {
-    source: string;
-    lease: string;
-    commit: string;
-    crash: string;
-    retry: string;
-    retryItems: string;
-    dlq: string;
-    held: string;
-  } {
-    const { keys } = this.deps.lease.terms;
-    return { ...keys, source: source === 'retry' ? keys.retryStream : keys.stream };
-  }
-
-  private ackStep(source: Source, entries: Entry[]): Step {
-    const ids = entries.map((entry) => entry.id).sort(compareStreamIds);
-    return {
-      call: call(settle, this.keys(source), this.fence(source), ids),
-      items: entries,
-      done: (reply) => {
-        for (const entry of entries) this.remove(entry);
-        if ('acked' in reply && reply.acked > 0) this.deps.events.emit('acked', { ...this.ref, count: reply.acked });
-      },
-    };
-  }
-
-  private retryStep(source: Source, retries: readonly Retry[]): Step {
-    const rest = retries.flatMap(({ entry, attempts, delayMs, error }) => [
-      entry.id,
-      entry.origin,
-      attempts,
-      delayMs,
-      errorText(error),
-    ]);
-    return {
-      call: call(fail, this.keys(source), this.fence(source), rest),
-      items: retries,
-      done: (reply) => {
-        const { results, nextDue, now } = reply as Extract<FailReply, { status: 'ok' }>;
-        for (const [i, { entry, attempts, delayMs, error }] of retries.entries()) {
-          this.remove(entry);
-          if (results[i] === 'moved')
-            this.deps.events.emit('retried', { ...this.ref, id: entry.origin, attempt: attempts, delayMs, error });
-          if (results[i] === 'deleted') this.deps.events.emit('payloadMissing', { ...this.ref, ids: [entry.origin] });
-        }
-        if (nextDue !== null) this.deps.onRetryDue(Math.max(0, nextDue - now));
-      },
-    };
-  }
-
-  private deadStep(item: Dead): Step {
-    const { entry, attempts, reason, error, metadata } = item;
-    return {
-      call: call(dead, this.keys(entry.source), { ...this.fence(entry.source), id: entry.id }, metadata),
-      items: [item],
-      done: (reply) => {
-        this.remove(entry);
-        item.onSettled?.(null);
-        if (reply.status === 'dead')
-          this.deps.events.emit('dead', { ...this.ref, id: entry.origin, attempt: attempts, reason, error });
-        if (reply.status === 'deleted') this.deps.events.emit('payloadMissing', { ...this.ref, ids: [entry.origin] });
-      },
-    };
-  }
-
-  private holdStep(holds: readonly Hold[]): Step {
-    const { token, group } = this.deps.lease.terms;
-    const rest = holds.flatMap(({ entry, attempts, delayMs }) => [entry.id, attempts, delayMs]);
-    return {
-      call: call(hold, this.keys('stream'), { token, group }, rest),
-      items: holds,
-      done: (reply) => {
-        const { now, due } = reply as Extract<HoldReply, { status: 'ok' }>;
-        for (const [i, { entry, attempts, delayMs, error, onSettled }] of holds.entries()) {
-          const dueAt = due[i] ?? null;
-          if (dueAt === null) {
-            this.remove(entry);
-            onSettled(null);
-            continue;
-          }
-          entry.attemptsMade = attempts;
-          onSettled(Math.max(0, dueAt - now));
-          this.deps.events.emit('retried', { ...this.ref, id: entry.origin, attempt: attempts, delayMs, error });
-        }
-      },
-    };
-  }
-
-  private get ref(): { topic: string; partition: number; group: string } {
-    const { topic, partition, group } = this.deps.lease.terms;
-    return { topic, partition, group };
   }
 
   private remove(entry: Entry): void {
