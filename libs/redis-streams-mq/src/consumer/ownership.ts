@@ -1,79 +1,33 @@
 import { assign, partitionId, type Assignment, type Member } from '../core/assignment.js';
-import { pause, within, type Clock, type Timer } from '../core/clock.js';
-import type { MqEventMap, MqEvents, PartitionRef } from '../core/events.js';
+import { pause, within, type Timer } from '../core/clock.js';
+import type { MqEventMap, PartitionRef } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
-import type { Announcement, Announcements } from '../redis/announcements.js';
+import type { Announcement } from '../redis/announcements.js';
 import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
-import type { Holders, LeaseClient } from './lease-client.js';
-import { Lease, type LeaseLoss } from './lease.js';
-import type { LeaseKeeper, LeaseWatcher } from './lease-keeper.js';
+import { GRACE_MS, Holdings, NO_HEIR, type HoldingsDeps } from './holdings.js';
+import type { Holders } from './lease-client.js';
 import type { Membership } from './membership.js';
 import { OverCapWarning } from './over-cap-warning.js';
 
-/** What is consumed under a lease; made when it is acquired. */
-export interface Consumption {
-  start(): void;
-  pendingSeen(stream: number, retryStream: number): void;
-  /** See PartitionConsumer.drain. */
-  drain(timeoutMs: number, graceMs: number): Promise<boolean>;
-  /** Resolves when no code of the user runs under this lease any more. */
-  finished(): Promise<void>;
-}
-
-export interface OwnershipDeps {
-  readonly group: string;
-  /** The group's name among all that announce something. */
-  readonly announcedAs: string;
-  readonly instance: string;
+export interface OwnershipDeps extends HoldingsDeps {
   /** Never one that blocks. */
   readonly connection: Connection;
-  readonly clock: Clock;
-  readonly events: MqEvents;
   readonly random: () => number;
   readonly membership: Membership;
-  readonly leases: LeaseClient;
-  readonly keeper: LeaseKeeper;
-  readonly announcements: Announcements;
   readonly rebalanceIntervalMs: number;
-  /** Topics that this instance consumes; handlers may be stopped and started. */
-  readonly topics: ReadonlyMap<string, unknown>;
-  /** How long a hand-over waits for the running handler of `topic`, in milliseconds. */
-  readonly handOverTimeoutMs: (topic: string) => number;
   /** All partitions of these topics that exist; makes those of this instance's own topics that do not. */
   readonly partitionsOf: (topics: ReadonlySet<string>) => Promise<PartitionRef[]>;
-  readonly consume: (lease: Lease) => Consumption;
-  /** Called when consumption under a lease is over, however it ended. */
-  readonly onEnded: (lease: Lease) => Promise<void>;
 }
 
-interface Owned {
-  readonly lease: Lease;
-  readonly consumption: Consumption;
-  readonly watcher: LeaseWatcher;
-  /** The giving up that is under way. */
-  leaving?: Promise<void>;
-}
-
-/** Who is to have a partition, asked when it is free. */
-type Heir = () => string | null;
-
-const NO_HEIR: Heir = () => null;
-const GRACE_MS = 1_000;
 const RECHECK_MS = 500;
-/** Nobody waits for a partition that is paused, and its lease says to whoever paused it that a handler still runs. */
-const UNTIL_FINISHED_MS = Infinity;
 
 /**
  * Decides with all members of the group, by the same pure function, who owns what; acquires what is free and its own in
  * the target, gives up what the target gives to another living member, and takes from nobody.
  */
 export class Ownership {
-  private readonly owned = new Map<string, Owned>();
-  /** Partitions whose earlier ownership here still runs code of the user: not acquired again meanwhile. */
-  private readonly closing = new Set<string>();
-  private readonly acquiring = new Map<string, Promise<void>>();
-  private readonly endings = new Set<Promise<void>>();
+  private readonly holdings: Holdings;
   private readonly stopping = new AbortController();
   private readonly backoff: Backoff;
   private readonly overCap: OverCapWarning;
@@ -97,6 +51,11 @@ export class Ownership {
   constructor(private readonly deps: OwnershipDeps) {
     this.backoff = new Backoff({ minMs: 50, maxMs: Math.max(50, Math.min(2_000, deps.rebalanceIntervalMs)) });
     this.overCap = new OverCapWarning(deps);
+    this.holdings = new Holdings(deps, {
+      withoutOwner: (id, freeForMs) => this.withoutOwner(id, freeForMs),
+      onFreed: () => this.reconcileSoon(),
+      onFault: (error) => this.report(error, 0),
+    });
     this.tickedAt = deps.clock.monotonic();
   }
 
@@ -105,7 +64,7 @@ export class Ownership {
   }
 
   get ownedCount(): number {
-    return this.owned.size;
+    return this.holdings.size;
   }
 
   get eligibleCount(): number {
@@ -139,27 +98,21 @@ export class Ownership {
     let heirs = this.heirsWithoutMe();
     // Left before anything is released, so that nobody reckons with this instance any more. The draining waits for
     // neither: it begins in this turn, and no handler starts after it.
+    const acquired = this.holdings.close();
     const left = (async () => {
-      await within(clock, Promise.all([this.loop, ...this.acquiring.values()]), Math.min(1_000, drainTimeoutMs));
+      await within(clock, Promise.all([this.loop, acquired]), Math.min(1_000, drainTimeoutMs));
       await within(clock, membership.leave(), 1_000);
       // Others may have taken partitions since the last look, and an heir is named by what each of them has.
       await within(clock, this.lookAtOwners(), 1_000);
       heirs = this.heirsWithoutMe();
     })();
-    await Promise.all(
-      [...this.owned].map(([id, owned]) =>
-        this.giveUp(
-          id,
-          owned,
-          () => heirs.get(id) ?? null,
-          drainTimeoutMs,
-          Math.min(GRACE_MS, drainTimeoutMs / 10),
-          left,
-        ),
-      ),
-    );
+    await this.holdings.giveUpAll((id) => heirs.get(id) ?? null, {
+      timeoutMs: drainTimeoutMs,
+      graceMs: Math.min(GRACE_MS, drainTimeoutMs / 10),
+      beforeRelease: left,
+    });
     await left;
-    await within(clock, Promise.all(this.endings), GRACE_MS);
+    await within(clock, this.holdings.ended(), GRACE_MS);
     const { announcements, announcedAs, instance } = this.deps;
     announcements.publish({ type: 'left', group: announcedAs, instance });
   }
@@ -171,10 +124,7 @@ export class Ownership {
 
   /** Whether a partition of `topic` is owned or being acquired, or code of the user still runs for it. */
   holds(topic: string): boolean {
-    const isOfTopic = (id: string): boolean =>
-      this.partitions.some((ref) => ref.topic === topic && partitionId(ref.topic, ref.partition) === id);
-    const owned = [...this.owned.values()].some(({ lease }) => lease.terms.topic === topic);
-    return owned || [...this.acquiring.keys(), ...this.closing].some(isOfTopic);
+    return this.holdings.holds(topic);
   }
 
   /** One look at members and leases, and what follows from it. Returns when to look again, in milliseconds. */
@@ -213,7 +163,8 @@ export class Ownership {
   }
 
   private async follow({ owners: target }: Assignment, holders: Holders): Promise<number> {
-    const { instance, events, group, leases } = this.deps;
+    const { instance, events, group, leases, topics } = this.deps;
+    const { holdings } = this;
     const alive = new Set(this.members.map((member) => member.id));
     let nextMs = Infinity;
     let givenUp = 0;
@@ -222,16 +173,15 @@ export class Ownership {
     for (const ref of this.partitions) {
       const id = partitionId(ref.topic, ref.partition);
       const owner = target.get(id) ?? null;
-      const mine = this.owned.get(id);
       const holder = holders.of(ref);
-      if (mine !== undefined) {
-        if (holder?.paused) this.pause(id, mine);
-        else if (owner !== null && owner !== instance && alive.has(owner) && mine.leaving === undefined) {
+      if (holdings.has(id)) {
+        if (holder?.paused) holdings.pause(id);
+        else if (owner !== null && owner !== instance && alive.has(owner) && !holdings.isLeaving(id)) {
           givenUp++;
-          this.handOver(id, mine, () => owner);
-        } else if (!this.deps.topics.has(ref.topic) && mine.leaving === undefined) {
+          holdings.handOver(id, () => owner);
+        } else if (!topics.has(ref.topic) && !holdings.isLeaving(id)) {
           givenUp++;
-          this.handOver(id, mine, NO_HEIR);
+          holdings.handOver(id, NO_HEIR);
         }
         continue;
       }
@@ -244,7 +194,7 @@ export class Ownership {
         unowned.set(id, this.unownedSince.get(id) ?? this.tickedAt);
         if (owner === instance) wanted.push(ref);
         else if (owner !== null) nextMs = Math.min(nextMs, RECHECK_MS);
-      } else if (holder.instance === instance && !this.closing.has(id) && !this.acquiring.has(id)) {
+      } else if (holder.instance === instance && !holdings.isBetween(id)) {
         // Ours without our knowing: an acquire whose answer was lost is repeated; else a release did not arrive.
         if (leases.isUnanswered(ref)) wanted.push(ref);
         else await leases.release(ref, holder.token, { keepLease: false });
@@ -255,13 +205,13 @@ export class Ownership {
     }
     this.unownedSince = unowned;
     // A topic that was deleted, or a subscription's share that no longer covers it.
-    for (const [id, owned] of this.owned) if (!target.has(id)) this.handOver(id, owned, NO_HEIR);
-    const before = this.owned.size;
-    const attempts = await Promise.allSettled(wanted.map((ref) => this.acquirePartition(ref)));
+    for (const id of holdings.ids) if (!target.has(id)) holdings.handOver(id, NO_HEIR);
+    const before = holdings.size;
+    const attempts = await Promise.allSettled(wanted.map((ref) => holdings.acquire(ref)));
     const refused = attempts.find((attempt) => attempt.status === 'rejected');
-    const acquired = this.owned.size - before;
+    const acquired = holdings.size - before;
     if (acquired > 0 || givenUp > 0) {
-      events.emit('rebalanced', { group, members: this.members.length, owned: this.owned.size, acquired, givenUp });
+      events.emit('rebalanced', { group, members: this.members.length, owned: holdings.size, acquired, givenUp });
     }
     if (refused !== undefined) this.report(refused.reason, RECHECK_MS);
     if (acquired < wanted.length) nextMs = Math.min(nextMs, RECHECK_MS);
@@ -273,42 +223,6 @@ export class Ownership {
     this.deps.events.emit('fault', { component, class: classifyRedisError(error), error, retryInMs });
   }
 
-  private acquirePartition(ref: PartitionRef): Promise<void> {
-    const id = partitionId(ref.topic, ref.partition);
-    if (this.owned.has(id) || this.closing.has(id) || this.stopping.signal.aborted) return Promise.resolve();
-    if (!this.deps.topics.has(ref.topic)) return Promise.resolve();
-    let pending = this.acquiring.get(id);
-    if (pending === undefined) {
-      pending = this.acquireNow(id, ref).finally(() => this.acquiring.delete(id));
-      this.acquiring.set(id, pending);
-    }
-    return pending;
-  }
-
-  private async acquireNow(id: string, ref: PartitionRef): Promise<void> {
-    const { clock, group, events, leases } = this.deps;
-    const acquired = await leases.acquire(ref);
-    if (acquired === null) return;
-    const { terms, sentAt, freeForMs } = acquired;
-    if (this.stopping.signal.aborted) {
-      await leases.release(ref, terms.token, { keepLease: false });
-      return;
-    }
-    const lease = new Lease(terms, sentAt, clock, (lost, reason) => this.lost(id, lost, reason));
-    const consumption = this.deps.consume(lease);
-    const watcher: LeaseWatcher = {
-      lease,
-      pendingSeen: (stream, retryStream) => consumption.pendingSeen(stream, retryStream),
-      paused: () => this.pause(id, owned),
-    };
-    const owned: Owned = { lease, consumption, watcher };
-    this.owned.set(id, owned);
-    this.deps.keeper.add(watcher);
-    const withoutOwner = this.withoutOwner(id, freeForMs);
-    events.emit('leaseAcquired', { ...ref, group, epoch: terms.epoch, clean: terms.clean, withoutOwner });
-    consumption.start();
-  }
-
   /** A lease that ended by itself has left no time: the partition counts from when it was first seen to be free. A pause counts for none. */
   private withoutOwner(
     id: string,
@@ -318,94 +232,6 @@ export class Ownership {
     if (freeForMs !== 'unknown') return { since: 'released', ms: freeForMs };
     const seenAt = this.unownedSince.get(id);
     return seenAt === undefined ? undefined : { since: 'expired', ms: this.deps.clock.monotonic() - seenAt };
-  }
-
-  private pause(id: string, owned: Owned): void {
-    this.handOver(id, owned, NO_HEIR, UNTIL_FINISHED_MS);
-  }
-
-  /** Beside everything else: it may take as long as the running handler. */
-  private handOver(
-    id: string,
-    owned: Owned,
-    heir: Heir,
-    timeoutMs: number = this.deps.handOverTimeoutMs(owned.lease.terms.topic),
-  ): void {
-    if (owned.leaving !== undefined) return;
-    this.giveUp(id, owned, heir, timeoutMs, GRACE_MS).catch((error: unknown) => this.report(error, 0));
-  }
-
-  /** A hand-over that is under way may wait as long as its handler's time limit; a shutdown does not. */
-  private async giveUp(...args: Parameters<Ownership['release']>): Promise<void> {
-    const [, owned, , timeoutMs, graceMs] = args;
-    if (owned.leaving === undefined) {
-      owned.leaving = this.release(...args);
-      return owned.leaving;
-    }
-    const { clock, leases, keeper } = this.deps;
-    if (await owned.consumption.drain(timeoutMs, graceMs)) {
-      await within(clock, owned.leaving, GRACE_MS);
-    } else if (!owned.lease.isEnded) {
-      keeper.remove(owned.watcher);
-      await within(clock, leases.release(owned.lease.terms, owned.lease.terms.token, { keepLease: true }), GRACE_MS);
-    }
-  }
-
-  /** In order: no new reads, the running handler may finish, settled, released, announced with its heir. */
-  private async release(
-    id: string,
-    owned: Owned,
-    heir: Heir,
-    timeoutMs: number,
-    graceMs: number,
-    beforeRelease?: Promise<void>,
-  ): Promise<void> {
-    const { lease, consumption, watcher } = owned;
-    const { leases, keeper, events, announcements, announcedAs, group, instance } = this.deps;
-    const inOrder = await consumption.drain(timeoutMs, graceMs);
-    await beforeRelease;
-    keeper.remove(watcher);
-    if (lease.isEnded) return;
-    const { topic, partition, token, epoch } = lease.terms;
-    // A handler that did not end keeps the lease, which is renewed no more: it may still settle, and nobody runs beside it.
-    try {
-      const wasOurs = await leases.release(lease.terms, token, { keepLease: !inOrder });
-      if (!wasOurs) {
-        lease.lose('taken');
-        return;
-      }
-      if (inOrder) {
-        lease.end();
-        events.emit('leaseReleased', { topic, partition, group, epoch });
-        announcements.publish({ type: 'released', group: announcedAs, instance, topic, partition, heir: heir() });
-      }
-    } catch (error) {
-      // Not released: it ends by itself, and the heir waits for that.
-      if (inOrder) lease.end();
-      this.report(error, 0);
-    }
-    this.forget(id, owned);
-  }
-
-  private lost(id: string, lease: Lease, reason: LeaseLoss): void {
-    const { topic, partition, group, epoch } = lease.terms;
-    this.deps.events.emit('leaseLost', { topic, partition, group, epoch, reason });
-    const owned = this.owned.get(id);
-    if (owned?.lease !== lease) return;
-    this.deps.keeper.remove(owned.watcher);
-    this.forget(id, owned);
-    this.reconcileSoon();
-  }
-
-  private forget(id: string, owned: Owned): void {
-    this.owned.delete(id);
-    this.closing.add(id);
-    const ending = this.deps.onEnded(owned.lease).finally(() => this.endings.delete(ending));
-    this.endings.add(ending);
-    void owned.consumption.finished().then(() => {
-      this.closing.delete(id);
-      this.reconcileSoon();
-    });
   }
 
   private async run(): Promise<void> {
@@ -458,7 +284,7 @@ export class Ownership {
       const isKnown =
         !this.hasReconciled || this.partitions.some((ref) => ref.topic === topic && ref.partition === partition);
       if (isKnown && this.deps.topics.has(topic))
-        this.acquirePartition({ topic, partition }).catch(() => this.reconcileSoon());
+        this.holdings.acquire({ topic, partition }).catch(() => this.reconcileSoon());
     }
     if (announcement.type !== 'released' || announcement.heir !== instance) this.reconcileSoon();
   }
