@@ -187,4 +187,31 @@ export const deliveryCases: readonly ConformanceCase[] = [
       expect(engine.calls[3]).toMatchObject({ group: 'paused', payload: 1 });
     },
   },
+  {
+    name: 'topics and groups are listed, described and looked for in all topics',
+    async run({ engine }) {
+      await engine.start([{}, { topic: `${engine.topic}.b`, group: 'other' }], { retryMaxAttempts: 1 });
+      for (const n of range(3)) await engine.producer.send(engine.topic, n);
+      await engine.until(() => engine.calls.length === 3);
+      const { admin, topic, deadLetters } = engine;
+      await engine.until(async () => (await admin.listTopics({ prefix: topic })).items.length === 2);
+      const all = [topic, `${topic}.b`];
+      expect((await admin.listTopics({ prefix: topic })).items.map((item) => item.topic)).toEqual(all);
+      expect((await admin.listTopics({ prefix: `${topic}.b` })).items.map((item) => item.topic)).toEqual([all[1]]);
+      const groups = (await admin.listGroups()).items.filter((item) => item.topic.startsWith(topic));
+      expect(groups.map((item) => [item.topic, item.group])).toEqual([
+        [topic, 'g'],
+        [`${topic}.b`, 'other'],
+      ]);
+      await engine.until(async () => (await admin.describeGroup('g')).state === 'active');
+      expect((await deadLetters.topics()).items.filter((item) => item.topic.startsWith(topic))).toEqual([]);
+      const codeOf = (work: Promise<unknown>): Promise<unknown> =>
+        work.then(
+          () => 'resolved',
+          (error: unknown) => (error as { code?: string }).code ?? error,
+        );
+      expect(await codeOf(admin.deleteGroup('g'))).toBe('MQ_GROUP_RUNNING');
+      expect(await codeOf(admin.deleteGroup('nobody'))).toBe('MQ_GROUP_NOT_FOUND');
+    },
+  },
 ];

@@ -1,8 +1,12 @@
+import type { Redis } from 'ioredis';
 import type { Connection } from '../../../libs/redis-streams-mq/src/redis/connection.js';
 import { neededCommands, probeOf } from '../../../libs/redis-streams-mq/src/redis/needed-commands.js';
 import { replyCode } from '../../../libs/redis-streams-mq/src/redis/redis-errors.js';
+import { asArray, asText, asTexts } from '../../../libs/redis-streams-mq/src/redis/reply.js';
+import { infoFields, serverStates } from '../../../libs/redis-streams-mq/src/redis/server-state.js';
 import { connectInMemory } from '../../support/in-memory.js';
 import { startRedis, type TestRedis } from '../../support/redis-server.js';
+import { waitFor } from '../../support/wait-for.js';
 import { dump } from '../scripts/dump.js';
 import { connect, Place } from '../scripts/place.js';
 import { scriptCases, type ScriptCase } from '../scripts/script-cases.js';
@@ -58,8 +62,9 @@ describe('the in-memory server does with every script what Redis does', () => {
   });
 });
 
-describe('the in-memory server has every command the queue needs, and refuses a key of a wrong type', () => {
-  const probed = neededCommands.filter(({ probe }) => probe !== undefined);
+describe('the in-memory server has every command the queue sends, and refuses a key of a wrong type', () => {
+  // It turns its connection into one that listens alone, and is compared below.
+  const probed = neededCommands.filter(({ name }) => name !== 'subscribe');
 
   it.each(probed.map((command) => [command.name, command] as const))('%s', async (_, command) => {
     const answerOf = async (connection: Connection): Promise<string> => {
@@ -74,5 +79,61 @@ describe('the in-memory server has every command the queue needs, and refuses a 
       }
     };
     expect(await answerOf(memory)).toBe(await answerOf(redis));
+  });
+});
+
+describe('the in-memory server answers as Redis does', () => {
+  it('a subscriber, with what is published', async () => {
+    const heardFrom = async (connection: Connection, subscriber: Connection): Promise<unknown[]> => {
+      const channel = new Place(connection).prefix;
+      const client = subscriber.client as Redis;
+      const heard: unknown[] = [];
+      client.on('messageBuffer', (on: Buffer, message: Buffer) => heard.push(on.toString() === channel, message));
+      const count = await client.subscribe(channel);
+      const receivers = await connection.send('PUBLISH', channel, Buffer.from([0, 255, 10]));
+      await waitFor(() => heard.length === 2);
+      return [count, receivers, ...heard];
+    };
+    const subscriber = await connect(server.url);
+    try {
+      expect(await heardFrom(memory, memory)).toEqual(await heardFrom(redis, subscriber));
+    } finally {
+      subscriber.destroy();
+    }
+  });
+
+  it('a scan of a set, page by page, with a prefix', async () => {
+    const scanned = async (connection: Connection): Promise<string[]> => {
+      const { topics } = new Place(connection).keys;
+      // More than Redis keeps in one piece, which it would answer at once.
+      await connection.send('SADD', topics, ...Array.from({ length: 600 }, (_, n) => `${n % 2 ? 'odd' : 'even'}.${n}`));
+      const found = new Set<string>();
+      let cursor = '0';
+      do {
+        const [next, page] = asArray(await connection.send('SSCAN', topics, cursor, 'MATCH', 'odd.*', 'COUNT', 50));
+        for (const name of asTexts(page)) found.add(name);
+        cursor = asText(next);
+      } while (cursor !== '0');
+      return [...found].sort();
+    };
+    const inMemory = await scanned(memory);
+    expect(inMemory).toHaveLength(300);
+    expect(inMemory).toEqual(await scanned(redis));
+  });
+
+  it('what the server says of itself', async () => {
+    const said = async (connection: Connection): Promise<unknown> => {
+      const [state] = await serverStates(connection);
+      const sections = ['server', 'memory'].map(async (name) =>
+        infoFields(asText(await connection.send('INFO', name))),
+      );
+      const [about, memoryOf] = await Promise.all(sections);
+      return [
+        { ...state, usedMemory: state!.usedMemory > 0 },
+        [about!.has('redis_version'), memoryOf!.get('maxmemory_policy'), memoryOf!.has('redis_version')],
+      ];
+    };
+    await memory.send('SET', new Place(memory).keys.topics, 'x');
+    expect(await said(memory)).toEqual(await said(redis));
   });
 });

@@ -8,7 +8,7 @@ export interface NeededCommand {
   readonly name: string;
   /** Who needs it. `optional`: something works less well without it, and nothing stops. */
   readonly by: Use | 'optional';
-  /** Arguments with which it changes nothing on a key that holds a string; none for commands that are not probed. */
+  /** Arguments with which it changes nothing on a key that holds a string; none where there is no such way. */
   readonly probe?: readonly (string | number)[];
 }
 
@@ -65,12 +65,12 @@ export const neededCommands: readonly NeededCommand[] = [
   { name: 'del', by: 'consume', probe: [key] },
   { name: 'unlink', by: 'consume', probe: [key] },
   // Listing topics; the memory of streams; ownership that changes hands at once; `waitReplicas`; the look at the server's settings.
-  { name: 'sscan', by: 'optional' },
-  { name: 'memory|usage', by: 'optional' },
-  { name: 'publish', by: 'optional' },
+  { name: 'sscan', by: 'optional', probe: [key, 0, 'MATCH', 'm*', 'COUNT', 1] },
+  { name: 'memory|usage', by: 'optional', probe: [key, 'SAMPLES', 5] },
+  { name: 'publish', by: 'optional', probe: [key, 'm'] },
   { name: 'subscribe', by: 'optional' },
-  { name: 'wait', by: 'optional' },
-  { name: 'info', by: 'optional' },
+  { name: 'wait', by: 'optional', probe: [0, 1] },
+  { name: 'info', by: 'optional', probe: ['memory'] },
 ];
 
 export function needed(use: Use): NeededCommand[] {

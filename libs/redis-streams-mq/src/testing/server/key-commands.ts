@@ -1,3 +1,4 @@
+import { matcher, pageOf } from './scan.js';
 import { ZSet, type Keyspace } from './keyspace.js';
 import { integer, OK, ReplyError, Status, syntaxError, type Answer, type Bytes } from './values.js';
 
@@ -70,6 +71,8 @@ export const keyCommands: Readonly<Record<string, CommandHandler>> = {
   SCARD: ({ data }, [key = '']) => data.set(key)?.size ?? 0,
   SMEMBERS: ({ data }, [key = '']) => [...(data.set(key) ?? [])],
   SISMEMBER: ({ data }, [key = '', member = '']) => Number(data.set(key)?.has(member) ?? false),
+  SSCAN: ({ data }, [key = '', ...rest]) => scanned(data.set(key) ?? [], rest),
+  SCAN: ({ data }, args) => scanned(data.keys, args),
   SRANDMEMBER: ({ data }, [key = '']) => [...(data.set(key) ?? [])][0] ?? null,
 
   ZADD: zadd,
@@ -97,6 +100,22 @@ export const keyCommands: Readonly<Record<string, CommandHandler>> = {
     return found.length;
   },
 };
+
+/** Of `cursor [MATCH pattern] [COUNT count]`. */
+function scanned(all: Iterable<Bytes>, [cursor, ...options]: readonly Bytes[]): Answer {
+  let isMeant: (text: Bytes) => boolean = () => true;
+  let count = 10;
+  for (let i = 0; i < options.length; i += 2) {
+    const value = options[i + 1];
+    const name = options[i]!.toUpperCase();
+    if (value === undefined || !['MATCH', 'COUNT'].includes(name)) throw syntaxError();
+    if (name === 'MATCH') isMeant = matcher(value);
+    else count = integer(value);
+  }
+  if (count < 1) throw syntaxError();
+  const page = pageOf(all, integer(cursor), count);
+  return [String(page.next), page.items.filter(isMeant)];
+}
 
 function set({ data }: CommandContext, [key = '', value = '', ...options]: readonly Bytes[]): Answer {
   let endsIn: number | undefined;

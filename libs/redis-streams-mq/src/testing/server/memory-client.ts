@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { Client } from '../../redis/connection.js';
-import type { Arg, Reply } from '../../redis/reply.js';
+import { asText, type Arg, type Reply } from '../../redis/reply.js';
 import type { MemoryServer, Subscriber } from './memory-server.js';
 import { ReplyError, Status, toBytes, type Answer, type Bytes } from './values.js';
 
@@ -60,6 +60,10 @@ export class MemoryClient extends EventEmitter implements Subscriber {
         return settled.map((each) => (each.status === 'fulfilled' ? [null, each.value] : [each.reason as Error, null]));
       },
     };
+  }
+
+  async info(...sections: string[]): Promise<string> {
+    return asText(await this.callBuffer('INFO', ...sections));
   }
 
   async subscribe(channel: string): Promise<number> {

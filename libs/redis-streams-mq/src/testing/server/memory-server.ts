@@ -38,12 +38,12 @@ export class MemoryServer {
     XREADGROUP: (context, args) => readGroup(context, args).answer,
     PING: () => new Status('PONG'),
     TIME: ({ now }) => [String(Math.floor(now() / 1_000)), String(Math.round((now() % 1_000) * 1_000))],
-    INFO: () => 'redis_version:7.4.0\r\nmaxmemory_policy:noeviction\r\n',
+    INFO: ({ data }, sections) => infoOf(data, sections),
     PUBLISH: (_, [channel = '', message = '']) => this.publish(channel, message),
-    WAIT: () => 0,
+    // As many as are asked for: what is stored here is never lost.
+    WAIT: (_, [replicas]) => integer(replicas),
     // About as much as its text.
     MEMORY: ({ data }, [, key = '']) => (data.has(key) ? data.sizeOf(key) : null),
-    SCAN: ({ data }, args) => ['0', data.keys.filter((key) => key.startsWith(prefixOf(args)))],
     EVAL: (_, [source = '', ...rest]) => {
       this.scripts.set(createHash('sha1').update(Buffer.from(source, 'latin1')).digest('hex'), source);
       return this.eval(source, rest);
@@ -149,8 +149,14 @@ export class MemoryServer {
   }
 }
 
-/** Of `SCAN cursor MATCH prefix* ...`, which is all that is asked for. */
-function prefixOf(args: readonly Bytes[]): Bytes {
-  const at = args.findIndex((arg) => arg.toUpperCase() === 'MATCH');
-  return at < 0 ? '' : (args[at + 1] ?? '').replace(/\*$/, '');
+/** The sections that are named, or all: as much as the queue asks for. */
+function infoOf(data: Keyspace, names: readonly Bytes[]): Bytes {
+  const usedMemory = data.keys.reduce((sum, key) => sum + data.sizeOf(key), 0);
+  const sections: Readonly<Record<string, readonly string[]>> = {
+    server: ['redis_version:7.4.0'],
+    memory: [`used_memory:${usedMemory}`, 'maxmemory:0', 'maxmemory_policy:noeviction'],
+    stats: ['evicted_keys:0'],
+  };
+  const asked = names.length === 0 ? Object.keys(sections) : names.map((name) => name.toLowerCase());
+  return asked.flatMap((name) => sections[name] ?? []).reduce((text, line) => `${text}${line}\r\n`, '');
 }
