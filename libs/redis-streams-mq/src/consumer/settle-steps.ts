@@ -59,7 +59,7 @@ export interface Step {
 const ERROR_TEXT_LENGTH = 500;
 
 /** What is said of an error in Redis: its message, cut. Never its payload. */
-function errorText(error: unknown): string {
+export function errorText(error: unknown): string {
   if (error === undefined) return '';
   const { name, message } = nameThrown(error);
   const text = `${name}: ${message}`;

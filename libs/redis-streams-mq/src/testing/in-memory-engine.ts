@@ -1,6 +1,7 @@
 import { pause } from '../core/clock.js';
 import type { HandlerDefinition } from '../core/handler.js';
-import { MqEvents } from '../core/events.js';
+import { errorText } from '../consumer/settle-steps.js';
+import { MqEvents, type GroupPartitionRef } from '../core/events.js';
 import { Keys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import { composeMq, type ComposeDeps } from '../nest/compose.js';
@@ -25,6 +26,15 @@ interface Life {
   readonly running: Map<string, number>;
 }
 
+interface FailureRef extends GroupPartitionRef {
+  /** Of the message on its stream. */
+  readonly id: string;
+}
+
+function failureKey({ topic, partition, group, id }: FailureRef): string {
+  return `${topic} ${partition} ${group} ${id}`;
+}
+
 /** Waits for `work` while time passes. */
 export type WhileTimePasses = <T>(work: Promise<T>) => Promise<T>;
 
@@ -38,6 +48,7 @@ export class InMemoryEngine {
   readonly events: MqEvents;
   /** For the module: it stays the same when the instance crashes and begins anew. */
   readonly runtime: MqRuntime;
+  private readonly failures = new Map<string, string>();
   private readonly options: ResolvedMqOptions;
   private life: Life;
   private handlerEvents = 0;
@@ -59,16 +70,23 @@ export class InMemoryEngine {
       retryMoverIntervalMs: HOUR_MS,
       consumerPollTimeoutMs: POLL_MS,
       ackFlushMs: 0,
+      metricsIntervalMs: HOUR_MS,
     });
     this.server = new MemoryServer(clock);
     this.keys = new Keys(options.keyPrefix, options.streamKeyPrefix);
     this.events = new MqEvents((error, event) => deps.logger.error('a listener of the queue threw', { event, error }));
+    this.events.on('retried', ({ error, ...which }) => this.failures.set(failureKey(which), errorText(error)));
     this.life = this.begin();
     this.runtime = this.makeRuntime();
   }
 
   get handlers(): readonly HandlerDefinition[] {
     return this.started ?? [];
+  }
+
+  /** By the server's clock, in milliseconds. */
+  get now(): number {
+    return this.clock.now();
   }
 
   get serializer(): ResolvedMqOptions['serializer'] {
@@ -95,16 +113,23 @@ export class InMemoryEngine {
     runtime.metrics?.close();
     // Its loops end as time goes on; nobody waits for a dead process.
     runtime.close().catch(() => undefined);
-    for (const { topic, group } of this.handlers) {
-      const { members, info } = this.keys.members(group);
+    this.server.data.delete(this.keys.reporter);
+    for (const { topic, group, deadLetters } of this.handlers) {
+      const keys = deadLetters === undefined ? this.keys : this.keys.ofDeadLetters();
+      const { members, info } = keys.members(group);
       for (const key of [members, info]) this.server.data.delete(key);
       for (const partition of this.partitionsOf(topic)) {
-        this.server.data.delete(this.keys.groupPartition(topic, partition, group).lease);
+        this.server.data.delete(keys.groupPartition(topic, partition, group).lease);
       }
     }
     this.life = this.begin();
     await this.whileTimePasses(this.life.runtime.connect());
     if (this.started !== undefined) await this.start(this.started);
+  }
+
+  /** What the last call for that message failed with; empty when that is not known. */
+  failureOf(which: FailureRef): string {
+    return this.failures.get(failureKey(which)) ?? '';
   }
 
   partitionsOf(topic: string): number[] {

@@ -22,7 +22,7 @@ export type MessageState =
   | { readonly status: 'waiting'; readonly attemptsMade: number }
   /** Taken and not settled: a handler runs, or waits for what is before it. */
   | { readonly status: 'pending'; readonly attemptsMade: number }
-  /** Failed, and comes again at `retryAt`. */
+  /** Failed, and comes again at `retryAt`: from the bucket, or, with `retryOrdering`, in its place. */
   | { readonly status: 'retry'; readonly attemptsMade: number; readonly retryAt: number; readonly error: string }
   | { readonly status: 'acked' }
   | {
@@ -59,6 +59,11 @@ interface Found {
   readonly fields: readonly Bytes[];
 }
 
+interface FoundRetry extends Found {
+  readonly retryAt: number;
+  readonly error: string;
+}
+
 /** One group's view of one partition. */
 interface Place {
   readonly engine: InMemoryEngine;
@@ -72,16 +77,15 @@ export function pendingOf(place: Place): PendingMessage[] {
   const { engine, topic, partition, group } = place;
   const keys = engine.keys.groupPartition(topic, partition, group);
   const retries = engine.server.data.stream(keys.retryStream);
-  const stream = engine.server.data.stream(keys.stream);
   return [
     ...pendingIds(retries, group).map((id) => fromRetryStream(retries?.get(id)?.fields ?? [])),
-    ...pendingIds(stream, group).map((id) => ({ id, attemptsMade: 0, fields: stream?.get(id)?.fields ?? [] })),
+    ...inPlace(place).filter((found) => !waitsForRetry(place, found)),
   ].map((found) => describe(place, found));
 }
 
-/** What waits in the group's bucket on that partition, earliest first. */
+/** What waits for its retry on that partition, in the group's bucket or in its place, earliest first. */
 export function retriesOf(place: Place): RetryingMessage[] {
-  return bucketOf(place).map(({ retryAt, error, ...found }) => ({ ...describe(place, found), retryAt, error }));
+  return failedOf(place).map(({ retryAt, error, ...found }) => ({ ...describe(place, found), retryAt, error }));
 }
 
 export function stateOf(place: Place, eventId: string, letters: readonly DeadLetter[]): MessageState {
@@ -91,7 +95,7 @@ export function stateOf(place: Place, eventId: string, letters: readonly DeadLet
   const { data } = engine.server;
   const keys = engine.keys.groupPartition(topic, partition, group);
 
-  const retry = bucketOf(place).find(({ fields }) => isIt(fields));
+  const retry = failedOf(place).find(({ fields }) => isIt(fields));
   if (retry !== undefined) {
     const { attemptsMade, retryAt, error } = retry;
     return { status: 'retry', attemptsMade, retryAt, error };
@@ -131,7 +135,36 @@ function fromRetryStream(fields: readonly Bytes[]): Found {
   return { id: fields[1] ?? '', attemptsMade: Number(fields[3] ?? 0), fields: fields.slice(4) };
 }
 
-function bucketOf({ engine, topic, partition, group }: Place): (Found & { retryAt: number; error: string })[] {
+/** What is pending on the partition's own stream, with what was noted of it: with `retryOrdering`, failed messages stay there. */
+function inPlace({ engine, topic, partition, group }: Place): (Found & { readonly retryAt: number | null })[] {
+  const keys = engine.keys.groupPartition(topic, partition, group);
+  const { data } = engine.server;
+  const stream = data.stream(keys.stream);
+  const notes = data.hash(keys.held);
+  return pendingIds(stream, group).map((id) => {
+    const [, attempts, due] = /^(\d+):(\d+)$/.exec(notes?.get(id) ?? '') ?? [];
+    const fields = stream?.get(id)?.fields ?? [];
+    return { id, attemptsMade: Number(attempts ?? 0), retryAt: due === undefined ? null : Number(due), fields };
+  });
+}
+
+/** The note stays until the message is settled, also while it is handled once more. */
+function waitsForRetry<F extends { readonly retryAt: number | null }>(
+  { engine }: Place,
+  found: F,
+): found is F & { readonly retryAt: number } {
+  return found.retryAt !== null && found.retryAt > engine.now;
+}
+
+function failedOf(place: Place): FoundRetry[] {
+  const { engine, topic, partition, group } = place;
+  const held = inPlace(place)
+    .filter((found) => waitsForRetry(place, found))
+    .map((found) => ({ ...found, error: engine.failureOf({ topic, partition, group, id: found.id }) }));
+  return [...bucketOf(place), ...held].sort((a, b) => a.retryAt - b.retryAt);
+}
+
+function bucketOf({ engine, topic, partition, group }: Place): FoundRetry[] {
   const keys = engine.keys.groupPartition(topic, partition, group);
   const { data } = engine.server;
   const items = data.hash(keys.retryItems);

@@ -40,7 +40,7 @@ export interface MqTestingOptions {
 
 /** Which group is meant, and which module instance. */
 export interface GroupSelection {
-  /** @defaultValue the only group that has a handler for the topic */
+  /** @defaultValue the only group that has a handler for the topic's messages; those of dead letters do not count */
   readonly group?: string;
   /** @defaultValue the instance without a name */
   readonly instance?: string;
@@ -203,7 +203,7 @@ export class MqTesting {
     return stateOf({ engine, topic, partition, group }, eventId, letters);
   }
 
-  /** What the group has taken and not settled, by partition and in order. */
+  /** What the group has taken and not settled, by partition and in order; without what failed and waits for its retry. */
   pending(topic: string, selection: GroupSelection = {}): PendingMessage[] {
     return this.places(topic, selection).flatMap(pendingOf);
   }
@@ -319,7 +319,9 @@ export class MqTesting {
 
   private groupOf(engine: InMemoryEngine, topic: string, { group }: GroupSelection): string {
     if (group !== undefined) return group;
-    const groups = [...new Set(engine.handlers.filter((each) => each.topic === topic).map((each) => each.group))];
+    // Who handles its dead letters has no message of the topic.
+    const ofTopic = engine.handlers.filter((each) => each.topic === topic && each.deadLetters === undefined);
+    const groups = [...new Set(ofTopic.map((each) => each.group))];
     if (groups.length === 1) return groups[0]!;
     throw new Error(
       groups.length === 0
