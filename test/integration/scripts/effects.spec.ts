@@ -733,6 +733,15 @@ describe('fail', () => {
     ]);
   });
 
+  it('leaves what the bucket has of the message already, and only acknowledges', async () => {
+    const [id] = await place.pending(1);
+    await redis.send('HSET', place.keys.retryItems, id!, 'an item of a replay');
+    await redis.send('ZADD', place.keys.retry, 5, id!);
+    expect(await place.fail(id!, 'stream', id, 600_000)).toMatchObject({ pending: 0, nextDue: 5, results: ['moved'] });
+    expect(await text('HGET', place.keys.retryItems, id!)).toBe('an item of a replay');
+    expect(await text('ZSCORE', place.keys.retry, id!)).toBe('5');
+  });
+
   it('answers when the earliest of the bucket is due', async () => {
     const [first, second] = await place.pending(2);
     const early = await failAll('stream', [first!, first!, 1, 1_000, 'e']);

@@ -98,6 +98,7 @@ export const fail: Script<FencedKey | 'retry' | 'retryItems' | 'commit' | 'crash
     lua: `
 -- Moves failed entries into the group's retry bucket. rest: (id, item id, attempts made, delay in ms, error) per entry.
 -- The fields are copied here, as bytes; the attempt joins the message's history. Writes the commit position. Returns { 'ok', pending total, nextDue or '', now, result per entry }.
+-- An item that the bucket has already is left, and its entry acknowledged.
 -- Twice: an entry that is no longer pending answers 'gone' and nothing changes.
 -- The item is written before the entry leaves the pending list, so that a full Redis fails it whole. The reads before
 -- it fail on a key of a wrong type, so that no half of an item is left.
@@ -120,13 +121,16 @@ for i = rest, #ARGV, 5 do
   else
     local found = redis.call('XRANGE', source, id, id)
     if found[1] then
-      local fields = {}
-      local first, packed = messageAt(found[1][2])
-      for f = first, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
-      local history = openHistory(packed)
-      remember(history[1], { attempts, num(at), cut(reason) })
-      redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields, cmsgpack.pack(history) }))
-      redis.call('ZADD', retry, num(at + tonumber(delay)), item)
+      -- A replay may have put it there meanwhile: that one is due earlier, with its attempts reset.
+      if redis.call('HEXISTS', retryItems, item) == 0 then
+        local fields = {}
+        local first, packed = messageAt(found[1][2])
+        for f = first, #found[1][2] do fields[#fields + 1] = found[1][2][f] end
+        local history = openHistory(packed)
+        remember(history[1], { attempts, num(at), cut(reason) })
+        redis.call('HSET', retryItems, item, cmsgpack.pack({ attempts, reason, fields, cmsgpack.pack(history) }))
+        redis.call('ZADD', retry, num(at + tonumber(delay)), item)
+      end
       results[#results + 1] = 'moved'
     else
       results[#results + 1] = 'deleted'
