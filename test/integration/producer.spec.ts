@@ -301,9 +301,11 @@ describeWithServer('a deadline', () => {
     const topic = await withTopic(instance);
     await instance.producer.send(topic, 'before');
     mq.redis.pause();
+    const failures = record(instance, 'sendFailed');
     const fitting = range(10).map((n) => instance.producer.send(topic, n));
     const error = await failure(instance.producer.send(topic, 'too many'));
     expect(error).toMatchObject({ code: 'MQ_SEND_BUFFER_FULL', retryable: true });
+    expect(failures).toEqual([{ topic, code: 'MQ_SEND_BUFFER_FULL' }]);
     mq.redis.resume();
     await Promise.all(fitting);
     await instance.producer.send(topic, 'after');
@@ -578,12 +580,14 @@ describe('a message that cannot be sent', () => {
 
   // Filled up: jest passes its `done` for an argument that a row lacks.
   it.each(cases.map(([name, code, payload, given = {}]) => [name, code, payload, given] as const))(
-    '%s: the promise rejects with %s, and nothing is stored',
+    '%s: the promise rejects with %s, which is counted, and nothing is stored',
     async (_, code, payload, given) => {
       const instance = await mq.open({ maxPayloadBytes: 9_999 });
       const topic = await withTopic(instance, 4);
+      const failures = record(instance, 'sendFailed');
       const error = await failure(instance.producer.send(topic, payload, given));
       expect(error).toMatchObject({ code, retryable: false });
+      expect(failures).toEqual([{ topic, code }]);
       expect(error.message).toContain(topic);
       expect(instance.producer.inFlight).toBe(0);
       await instance.producer.sendBatch(

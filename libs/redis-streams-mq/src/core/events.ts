@@ -24,6 +24,7 @@ export interface GroupPartitionRef extends PartitionRef {
  */
 export interface MqEventMap {
   produced: PartitionRef & { readonly count: number };
+  /** A promise of `send()` was rejected, or a message of a batch, whatever the reason. */
   sendFailed: { readonly topic: string; readonly code: string };
   /** Entries read from Redis and accepted into the buffer. */
   consumed: GroupPartitionRef & { readonly count: number };

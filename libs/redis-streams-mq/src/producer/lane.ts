@@ -328,8 +328,7 @@ export class Lane {
   private reject(item: LaneItem, code: string, message: string, cause?: unknown): void {
     if (item.settled) return;
     item.settled = true;
-    const { topic, partition, events } = this.deps;
-    events.emit('sendFailed', { topic, code });
+    const { topic, partition } = this.deps;
     const retryable = !FINAL.has(code);
     item.reject(
       new MqSendError(code, message, item.message.eventId, { cause, retryable, context: { topic, partition } }),

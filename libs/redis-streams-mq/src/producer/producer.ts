@@ -79,10 +79,12 @@ export class MqProducer {
   ): Promise<SendResult>;
   send(topic: string, payload: unknown, options?: SendOptions): Promise<SendResult>;
   async send(topic: string | AnyTypedTopic, payload: unknown, options: SendOptions = {}): Promise<SendResult> {
-    if (!isTyped(topic)) return this.dispatch(topic, this.prepare(topic, payload, options));
-    const { name, partitions } = topic;
-    const passed = this.gate.pass(topic, payload, options);
-    return this.dispatch(name, this.prepare(name, payload, passed), partitions);
+    try {
+      return await this.take(topic, payload, options);
+    } catch (error) {
+      this.deps.events.emit('sendFailed', { topic: nameOf(topic), code: asMqError(error).code });
+      throw error;
+    }
   }
 
   /**
@@ -98,7 +100,7 @@ export class MqProducer {
     topic: string | AnyTypedTopic,
     messages: Messages<OutgoingMessage<unknown>>,
   ): Promise<SendBatchResult> {
-    assertTopicName(isTyped(topic) ? topic.name : topic);
+    assertTopicName(nameOf(topic));
     const results: BatchItemResult[] = [];
     const windowSize = Math.min(BATCH_WINDOW, this.deps.options.sendBufferLimit);
     let window: Promise<void>[] = [];
@@ -148,11 +150,15 @@ export class MqProducer {
       const { payload, ...options } = message;
       return { status: 'sent', ...(await this.send(topic as string, payload, options)) };
     } catch (error) {
-      return {
-        status: 'failed',
-        error: error instanceof MqError ? error : new MqError('MQ_INVALID_MESSAGE', String(error), { cause: error }),
-      };
+      return { status: 'failed', error: asMqError(error) };
     }
+  }
+
+  private take(topic: string | AnyTypedTopic, payload: unknown, options: SendOptions): Promise<SendResult> {
+    if (!isTyped(topic)) return this.dispatch(topic, this.prepare(topic, payload, options));
+    const { name, partitions } = topic;
+    const passed = this.gate.pass(topic, payload, options);
+    return this.dispatch(name, this.prepare(name, payload, passed), partitions);
   }
 
   private prepare(topic: string, payload: unknown, options: SendOptions): PreparedMessage {
@@ -225,4 +231,13 @@ export class MqProducer {
 /** What is no topic at all is refused as a name. */
 function isTyped(topic: string | AnyTypedTopic): topic is AnyTypedTopic {
   return typeof topic === 'object' && topic !== null;
+}
+
+function nameOf(topic: string | AnyTypedTopic): string {
+  return isTyped(topic) ? topic.name : topic;
+}
+
+/** A partitioner, a schema or a getter of the options may throw anything. */
+function asMqError(error: unknown): MqError {
+  return error instanceof MqError ? error : new MqError('MQ_INVALID_MESSAGE', String(error), { cause: error });
 }

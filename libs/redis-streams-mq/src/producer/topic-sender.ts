@@ -229,8 +229,7 @@ export class TopicSender {
   private reject(item: LaneItem, code: string, message: string, cause?: unknown): void {
     if (item.settled) return;
     item.settled = true;
-    const { topic, events } = this.deps;
-    events.emit('sendFailed', { topic, code });
+    const { topic } = this.deps;
     item.reject(
       new MqSendError(code, message, item.message.eventId, {
         cause,
