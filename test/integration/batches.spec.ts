@@ -225,6 +225,27 @@ describe('a handler of batches', () => {
     expect(batches.slice(3).flatMap(({ ns }) => ns)).toEqual([3, 4]);
   });
 
+  it('takes over more than it holds at once, with pages that are smaller than a batch', async () => {
+    const instance = await mq.open({ ...base, claimBatchSize: 5 });
+    await instance.runtime.admin.createTopic(topic, { partitionCount: 1 });
+    await send(instance, range(40));
+    const stream = mq.keys.stream(topic, 0);
+    await mq.client.xgroup('CREATE', stream, group, '0');
+    await mq.client.xreadgroup('GROUP', group, 'a dead one', 'COUNT', 40, 'STREAMS', stream, '>');
+    const options = { batchCount: 4, batch: { size: 12, waitMs: 50 } };
+    await instance.start({ topic, group, options, handleBatch: noting() });
+    await nothingPendingOf(40);
+    expect(batches.flatMap(({ ns }) => ns)).toEqual(range(40));
+  });
+
+  it('is not waited for once maxInFlight lets nothing more be read', async () => {
+    const instance = await openWith({ size: 10, waitMs: NEVER_MS }, undefined, {}, { maxInFlight: 4 });
+    await send(instance, range(12));
+    await nothingPendingOf(12);
+    expect(batches.flatMap(({ ns }) => ns)).toEqual(range(12));
+    expect(Math.max(...batches.map(({ ns }) => ns.length))).toBeLessThanOrEqual(4);
+  });
+
   it('that kills its process on one message gets the batch again, one message after the other', async () => {
     const instance = await mq.open(base);
     await instance.runtime.admin.createTopic(topic, { partitionCount: 1 });

@@ -2,10 +2,12 @@ import type { Clock } from '../core/clock.js';
 import type { BatchOptions } from '../core/handler.js';
 import type { Entry } from './entry.js';
 import type { EntryQueue } from './entry-queue.js';
+import type { InFlight } from './in-flight.js';
 
 export interface BatchFillDeps {
   readonly limits: BatchOptions;
   readonly queue: EntryQueue;
+  readonly inFlight: InFlight;
   readonly clock: Clock;
 }
 
@@ -21,18 +23,21 @@ export class BatchFill {
 
   /** For how many milliseconds more is waited for. */
   get waitsMs(): number {
-    const { limits, queue, clock } = this.deps;
+    const { limits, queue, inFlight, clock } = this.deps;
     const now = clock.monotonic();
     this.since ??= now;
-    if (this.canBeFull || !queue.hasRoom || queue.peek()?.suspect === true) return 0;
+    const isLast = !queue.hasRoom || inFlight.isFull;
+    if (this.canBeFull || isLast || queue.peek()?.suspect === true) return 0;
     return Math.max(0, this.since + limits.waitMs - now);
   }
 
-  /** Resolves when there is something new in the queue, or after `ms`. */
+  /** Resolves when there is something new in the queue, when nothing more may come, or after `ms`. */
   async more(ms: number): Promise<void> {
-    const { queue, clock } = this.deps;
+    const { queue, inFlight, clock } = this.deps;
     const timer = clock.setTimer(() => queue.notify(), Math.ceil(ms));
+    const cancel = inFlight.onFull(() => queue.notify());
     await queue.changed();
+    cancel();
     timer.cancel();
   }
 

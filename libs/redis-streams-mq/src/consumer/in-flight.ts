@@ -7,6 +7,7 @@ export class InFlight {
   private reserved = 0;
   private readers = 0;
   private readonly waiting = new Set<() => void>();
+  private readonly fullListeners = new Set<() => void>();
 
   constructor(readonly max: number) {}
 
@@ -54,9 +55,21 @@ export class InFlight {
     this.wake();
   }
 
+  /** Somebody waits for room: no more may come before something that is held has been settled. */
+  get isFull(): boolean {
+    return this.waiting.size > 0;
+  }
+
+  /** Calls whenever somebody begins to wait for room. */
+  onFull(listener: () => void): () => void {
+    this.fullListeners.add(listener);
+    return () => void this.fullListeners.delete(listener);
+  }
+
   /** Calls once when there is room again. */
   onRoom(listener: () => void): () => void {
     this.waiting.add(listener);
+    for (const onFull of this.fullListeners) onFull();
     return () => void this.waiting.delete(listener);
   }
 

@@ -245,7 +245,7 @@ export class PartitionIntake {
 
   /** Fetches what is pending on one source while what was fetched is being handled. Returns how many entries came. */
   private async takeOver(source: Source): Promise<number> {
-    const { queue, ledger, lease, pageSize, inFlight } = this.deps;
+    const { queue, ledger, lease, inFlight } = this.deps;
     let count = 0;
     let reserved = 0;
     const room = async (): Promise<number> => (reserved = await this.roomForPage());
@@ -259,7 +259,8 @@ export class PartitionIntake {
         reserved = 0;
         queue.push(entries);
         count += entries.length;
-        while (!this.isOver && (queue.length >= pageSize || queue.isFull)) await this.woken();
+        // As the queue says when it has room again: it wakes us for nothing else.
+        while (!this.isOver && !queue.hasRoom) await this.woken();
       }
     } finally {
       inFlight.unreserve(reserved);

@@ -8,6 +8,7 @@ import { BatchFill } from './batch-fill.js';
 import type { HandlerGate } from './handler-gate.js';
 import type { EntryQueue } from './entry-queue.js';
 import type { Entry } from './entry.js';
+import type { InFlight } from './in-flight.js';
 import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
@@ -17,6 +18,7 @@ import { Outcomes, type OutcomesDeps, type Pending } from './outcomes.js';
 export interface PartitionWorkerDeps extends OutcomesDeps {
   readonly queue: EntryQueue;
   readonly runner: MessageRunner;
+  readonly inFlight: InFlight;
   /** How many handlers may run at once in the instance. */
   readonly slots: Slots;
   readonly turns: Turns;
