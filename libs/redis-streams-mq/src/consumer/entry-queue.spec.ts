@@ -37,9 +37,9 @@ const entry = (n: number, lane?: string): Entry => toEntry('stream', { id: `${n}
 
 function make(lowMark = 1, maxShelved = 100) {
   const clock = new HandClock();
-  const ledger = new Ledger(new InFlight(0));
+  const ledger = new Ledger(new InFlight(0), () => queue.lookForRoom());
   const seen = { lows: 0, fulls: 0, recalled: [] as Entry[] };
-  const queue = new EntryQueue({
+  const queue: EntryQueue = new EntryQueue({
     clock,
     ledger,
     lowMark,
@@ -163,6 +163,39 @@ describe('the queue of a partition', () => {
     expect(takeAll()).toEqual(['1-0']);
     expect([queue.isFull, queue.hasRoom, seen.fulls]).toEqual([false, true, 1]);
     expect(seen.lows).toBeGreaterThan(lows);
+  });
+
+  it('has room again when one that is held back is settled past us, and says so', () => {
+    const { queue, ledger, seen, push, takeAll } = make(3, 3);
+    const first = entry(1, 'a');
+    push(first, entry(2, 'a'), entry(3, 'a'));
+    takeAll();
+    queue.holdBack(first, 100);
+    const { lows } = seen;
+    ledger.remove('stream', '3-0');
+    expect([queue.isFull, seen.lows]).toEqual([false, lows + 1]);
+  });
+
+  it('has no room when what is behind one that is out of the way has to wait, and says so', () => {
+    const { queue, seen, push, takeAll } = make(3, 2);
+    const [first, second] = [entry(1, 'a'), entry(2, 'a')];
+    second.notBefore = 50;
+    push(first, second, entry(3, 'a'));
+    expect(takeAll()).toEqual(['1-0']);
+    queue.free(first);
+    expect([queue.isFull, seen.fulls]).toEqual([true, 1]);
+  });
+
+  it('holds nothing back that was settled past us: its lane goes on', () => {
+    const { queue, clock, ledger, push, takeAll } = make();
+    const first = entry(1, 'a');
+    push(first, entry(2, 'a'));
+    takeAll();
+    ledger.remove('stream', '1-0');
+    queue.holdBack(first, 100);
+    expect(takeAll()).toEqual(['2-0']);
+    clock.pass(100);
+    expect(takeAll()).toEqual([]);
   });
 
   it('starts what an earlier owner held back when it is due, in its place', () => {

@@ -82,6 +82,7 @@ export class EntryQueue {
   free(entry: Entry): void {
     if (entry.lane === undefined) return;
     this.lanes.free(entry);
+    this.lookForRoom();
     this.notify();
   }
 
@@ -133,6 +134,16 @@ export class EntryQueue {
     wake?.();
   }
 
+  /** Says what has changed. To be called also when the ledger gives up what was shelved. */
+  lookForRoom(): void {
+    const { hasRoom, isFull } = this;
+    if (isFull && !this.wasFull) this.deps.onFull();
+    this.wasFull = isFull;
+    if (hasRoom === this.isLow) return;
+    this.isLow = hasRoom;
+    if (hasRoom) this.deps.onLow();
+  }
+
   /** The first entry whose lane is free; those before it have gone to wait in theirs. */
   private next(): Entry | undefined {
     if (this.freed.length > 0) return this.freed[0];
@@ -165,14 +176,5 @@ export class EntryQueue {
     this.head = 0;
     this.freed = [];
     this.lanes.reset(keepHeld);
-  }
-
-  private lookForRoom(): void {
-    const { hasRoom, isFull } = this;
-    if (isFull && !this.wasFull) this.deps.onFull();
-    this.wasFull = isFull;
-    if (hasRoom === this.isLow) return;
-    this.isLow = hasRoom;
-    if (hasRoom) this.deps.onLow();
   }
 }

@@ -89,6 +89,8 @@ export class Lanes {
   holdBack(entry: Entry, ms: number): void {
     const lane = this.ledBy(entry);
     if (lane === undefined) return;
+    // Settled past us, by whatever hand, since its handler began.
+    if (!this.deps.ledger.holds(entry)) return this.free(entry);
     entry.notBefore = this.deps.clock.monotonic() + ms;
     this.hold(lane);
   }

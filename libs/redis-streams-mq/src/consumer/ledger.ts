@@ -10,7 +10,11 @@ export class Ledger {
 
   private shelvedCount = 0;
 
-  constructor(private readonly inFlight: InFlight) {}
+  /** @param onUnshelved - called when one entry fewer is held with its id alone. */
+  constructor(
+    private readonly inFlight: InFlight,
+    private readonly onUnshelved: () => void,
+  ) {}
 
   /** Entries that are held with their ids alone; they do not count as being in flight. */
   get shelved(): number {
@@ -47,7 +51,7 @@ export class Ledger {
     const entry = this.held[source].get(id);
     if (entry === undefined) return false;
     this.held[source].delete(id);
-    if (entry.fields === null) this.shelvedCount--;
+    if (entry.fields === null) this.unshelved();
     else this.inFlight.gave(1);
     return true;
   }
@@ -64,9 +68,14 @@ export class Ledger {
   unshelve(entry: Entry, fields: readonly Buffer[]): boolean {
     if (entry.fields !== null || !this.holds(entry)) return false;
     entry.fields = fields;
-    this.shelvedCount--;
     this.inFlight.took(1);
+    this.unshelved();
     return true;
+  }
+
+  private unshelved(): void {
+    this.shelvedCount--;
+    this.onUnshelved();
   }
 
   *entries(): Generator<Entry> {

@@ -37,7 +37,7 @@ export class PartitionConsumer {
   constructor(private readonly deps: PartitionConsumerDeps) {
     const { options } = deps.handler;
     const batch = options.batchCount;
-    this.ledger = new Ledger(deps.inFlight);
+    this.ledger = new Ledger(deps.inFlight, () => this.queue.lookForRoom());
     this.queue = new EntryQueue({
       ...deps,
       ledger: this.ledger,
