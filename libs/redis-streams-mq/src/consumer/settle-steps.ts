@@ -56,6 +56,8 @@ export interface Step {
   readonly done: (reply: Exclude<Reply, { status: 'fenced' }>) => void;
 }
 
+/** A script that moves many holds up Redis. */
+export const MOVES_AT_ONCE = 100;
 const ERROR_TEXT_LENGTH = 500;
 
 /** What is said of an error in Redis: its message, cut. Never its payload. */
@@ -85,11 +87,11 @@ export class SettleSteps {
     for (const source of SOURCES) {
       if (acks[source].length > 0) steps.push(this.ackStep(source, acks[source]));
       const retries = moves.filter((move) => move.kind === 'retry' && move.entry.source === source) as Retry[];
-      if (retries.length > 0) steps.push(this.retryStep(source, retries));
+      for (const some of chunksOf(retries)) steps.push(this.retryStep(source, some));
     }
     for (const move of moves) if (move.kind === 'dead') steps.push(this.deadStep(move));
     const holds = moves.filter((move) => move.kind === 'hold');
-    if (holds.length > 0) steps.push(this.holdStep(holds));
+    for (const some of chunksOf(holds)) steps.push(this.holdStep(some));
     return steps;
   }
 
@@ -190,4 +192,9 @@ export class SettleSteps {
     const { topic, partition, group } = this.deps.lease.terms;
     return { topic, partition, group };
   }
+}
+
+function chunksOf<T>(moves: readonly T[]): T[][] {
+  const count = Math.ceil(moves.length / MOVES_AT_ONCE);
+  return Array.from({ length: count }, (_, i) => moves.slice(i * MOVES_AT_ONCE, (i + 1) * MOVES_AT_ONCE));
 }

@@ -7,7 +7,7 @@ import type { Arg } from '../redis/reply.js';
 import type { Entry, Source } from './entry.js';
 import type { Lease } from './lease.js';
 import type { Ledger } from './ledger.js';
-import { SettleSteps, type Move, type OnSettled, type Reply, type Step } from './settle-steps.js';
+import { MOVES_AT_ONCE, SettleSteps, type Move, type OnSettled, type Reply, type Step } from './settle-steps.js';
 
 export interface SettlerDeps {
   readonly connection: Connection;
@@ -24,8 +24,6 @@ export interface SettlerDeps {
   readonly onRetryDue: (inMs: number) => void;
 }
 
-/** A script that moves many holds up Redis. */
-const MOVES_AT_ONCE = 100;
 /** After a lost connection: as soon as there is another. */
 const RESEND_MS = 100;
 const STALLED_MS = 1_000;
