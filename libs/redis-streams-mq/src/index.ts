@@ -10,6 +10,7 @@ export type {
 } from './nest/module-options.js';
 export type { MqEndpointsOptions } from './nest/endpoints/endpoint-options.js';
 export { InjectDeadLetterQueue, InjectMqAdmin, InjectMqHandlers, InjectMqProducer } from './nest/inject.decorators.js';
+export type { InjectDecorator } from './nest/inject.decorators.js';
 export {
   getDeadLetterQueueToken,
   getMqAdminToken,
@@ -21,18 +22,36 @@ export {
 
 export { MqHandlers } from './nest/mq-handlers.js';
 export type { HandlerFilter, HandlerStatus } from './nest/mq-handlers.js';
+export type { HandlerState } from './consumer/group-consumer.js';
 export { StreamHandler } from './nest/stream-handler.decorator.js';
-export type { StreamHandlerConfig, StreamHandlerExtras } from './nest/stream-handler.decorator.js';
+export type {
+  AnyTopic,
+  Batched,
+  HandlerOf,
+  StreamHandlerConfig,
+  StreamHandlerExtras,
+  TypedMethodDecorator,
+  Unbatched,
+} from './nest/stream-handler.decorator.js';
 export { defineTopic } from './core/topic.js';
-export type { TopicDefinition, TopicInput, TopicOutput, TypedTopic } from './core/topic.js';
+export type { AnyTypedTopic, TopicDefinition, TopicInput, TopicOutput, TypedTopic } from './core/topic.js';
 export type { StandardResult, StandardSchema } from './core/standard-schema.js';
 export { DeadLetterHandler } from './nest/dead-letter-handler.decorator.js';
 export type { DeadLetterHandlerExtras } from './nest/dead-letter-handler.decorator.js';
 export { EventId, MessageHeaders, MessageKey, Payload, StreamCtx } from './nest/payload.decorators.js';
+export type { Pipe } from './nest/payload.decorators.js';
 export { isStreamContext, STREAM_CONTEXT_TYPE, StreamExecutionContext, streamContextOf } from './nest/stream-host.js';
 
 export type { DeadLetterContext, StreamContext } from './core/handler.js';
-export type { BatchOptions, Ordering, PayloadClass, RateLimit, RetryBackoff, RetryIf } from './core/handler.js';
+export type {
+  BatchOptions,
+  Ordering,
+  PayloadClass,
+  RateLimit,
+  RetryBackoff,
+  RetryIf,
+  RetryOrdering,
+} from './core/handler.js';
 export type { HandlerBackoff, HandlerRetry } from './core/handler-retry-options.js';
 export type { StreamHandlerOptions } from './core/handler-options.js';
 export { BatchFailure, isBatchFailure } from './core/batch-results.js';
@@ -40,7 +59,7 @@ export type { BatchItemFailure } from './core/batch-results.js';
 export { DeadLetter, isDeadLetter, isRetryLater, MessageHandleResult, RetryLater } from './core/results.js';
 
 export { MqProducer } from './producer/producer.js';
-export type { BatchItemResult, SendBatchResult, SendResult } from './producer/producer.js';
+export type { BatchItemResult, Messages, SendBatchResult, SendResult } from './producer/producer.js';
 export type { OutgoingMessage, SendOptions } from './producer/outgoing-message.js';
 export { MqAdmin } from './admin/admin.js';
 export type { Page, PageOptions } from './admin/paging.js';
@@ -69,7 +88,7 @@ export type { MessageRangeOptions, StreamBound } from './admin/messages.js';
 export type { PendingEntry, PendingListOptions, PendingPage } from './admin/pending-entries.js';
 export type { RetainedMessage } from './admin/retained-message.js';
 export type { RetentionChange, TopicRetention } from './core/topic-retention.js';
-export type { PurgeOptions, TrimOptions, TrimReport, TrimRule } from './admin/trimming.js';
+export type { PartitionTrim, PurgeOptions, TrimOptions, TrimReport, TrimRule } from './admin/trimming.js';
 export type { PartitionOwner } from './admin/group-partition.js';
 export type { Lag } from './redis/statistics.js';
 export type { PauseOptions, PauseReport } from './admin/pausing.js';
@@ -112,7 +131,7 @@ export type { Serializer } from './core/serializer.js';
 export type { Partitioner } from './core/partitioner.js';
 export type { DeadReason } from './core/events.js';
 
-export type { ValidationIssue } from './core/errors.js';
+export type { MqErrorOptions, ValidationIssue } from './core/errors.js';
 export {
   MqAdminError,
   MqError,

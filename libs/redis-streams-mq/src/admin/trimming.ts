@@ -21,6 +21,7 @@ export interface PurgeOptions {
 /** Which messages a trimming by hand may take. */
 export type TrimOptions = PurgeOptions;
 
+/** What trimming did to one partition. */
 export interface PartitionTrim {
   readonly partition: number;
   readonly removed: number;

@@ -1,5 +1,6 @@
 import { types } from 'node:util';
 
+/** What an error says beside its code and its message. */
 export interface MqErrorOptions {
   readonly cause?: unknown;
   /** Whether the same call may succeed later without a change by the caller. */

@@ -38,7 +38,7 @@ export type TopicInput<Topic> = Topic extends TypedTopic<infer _Output, infer In
 /** What a handler of a topic gets. */
 export type TopicOutput<Topic> = Topic extends TypedTopic<infer Output, infer _Input> ? Output : never;
 
-// Any payload: the type parameters of a topic stand in both positions.
+/** What `defineTopic` gave, of any payload: the type parameters stand in both positions. */
 // eslint-disable-next-line typescript/no-explicit-any
 export type AnyTypedTopic = TypedTopic<any, any>;
 

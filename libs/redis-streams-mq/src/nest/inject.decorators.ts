@@ -1,7 +1,8 @@
 import { Inject } from '@nestjs/common';
 import { getDeadLetterQueueToken, getMqAdminToken, getMqHandlersToken, getMqProducerToken } from './tokens.js';
 
-type InjectDecorator = PropertyDecorator & ParameterDecorator;
+/** Stands before a parameter of a constructor or before a property. */
+export type InjectDecorator = PropertyDecorator & ParameterDecorator;
 
 /**
  * Injects the producer of a module instance.

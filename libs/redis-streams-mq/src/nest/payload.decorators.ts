@@ -2,7 +2,8 @@ import { Body, createParamDecorator, type PipeTransform, type Type } from '@nest
 import type { StreamContext } from '../core/handler.js';
 import { streamContextOf } from './stream-host.js';
 
-type Pipe = Type<PipeTransform> | PipeTransform;
+/** A pipe, or its class. */
+export type Pipe = Type<PipeTransform> | PipeTransform;
 
 /**
  * The message's payload, or one property of it. `Body` underneath: a `ValidationPipe` skips what `createParamDecorator`

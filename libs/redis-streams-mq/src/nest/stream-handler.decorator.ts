@@ -62,15 +62,17 @@ export interface SubscribedTopic {
 }
 
 /** The payload comes first: the compiler does not see what parameter decorators ask for. */
-type HandlerOf<T> = (payload: T, ...rest: never[]) => unknown;
-/** Whether the method gets one payload or an array of them. */
-interface Batched {
+export type HandlerOf<T> = (payload: T, ...rest: never[]) => unknown;
+/** The method gets an array of payloads. */
+export interface Batched {
   readonly batch: BatchOptions;
 }
-interface Unbatched {
+/** The method gets one payload. */
+export interface Unbatched {
   readonly batch?: undefined;
 }
-type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
+/** Stands before a method whose first parameter takes a `T`. */
+export type TypedMethodDecorator<T> = <M extends HandlerOf<T>>(
   target: object,
   method: string | symbol,
   descriptor: TypedPropertyDescriptor<M>,
@@ -138,6 +140,7 @@ export function subscribe(subscription: StreamSubscription, decorator: string): 
   };
 }
 
+/** A topic's name, or what `defineTopic` gave. */
 export type AnyTopic = string | AnyTypedTopic;
 
 function isConfig(first: unknown): first is StreamHandlerConfig<AnyTopic> {

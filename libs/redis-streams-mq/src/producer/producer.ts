@@ -46,7 +46,8 @@ export interface ProducerDeps {
   readonly options: ResolvedMqOptions;
 }
 
-type Messages<T> = Iterable<T> | AsyncIterable<T>;
+/** What a batch is made of: a list, or anything that yields its messages one after the other. */
+export type Messages<T> = Iterable<T> | AsyncIterable<T>;
 
 /** The most messages of a batch that wait for their answer at one time; the rest is not yet encoded. */
 const BATCH_WINDOW = 2_000;
