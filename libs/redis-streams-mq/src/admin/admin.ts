@@ -196,8 +196,10 @@ export class MqAdmin {
   }
 
   /**
-   * Hands retained messages to one group once more, while it runs: with their attempts reset and their event ids kept.
-   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   * Hands retained messages that a group was given already to it once more, while it runs: with their attempts reset and their event
+   * ids kept.
+   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`, `MQ_REPLAY_INCOMPLETE` (its context says
+   * what was replayed before it failed)
    */
   replayRange(topic: string, group: string, options: ReplayRangeOptions = {}): Promise<ReplayRangeReport> {
     return this.rangeReplay.replay(topic, group, options);

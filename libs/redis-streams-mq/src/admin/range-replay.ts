@@ -1,7 +1,9 @@
 import { pause } from '../core/clock.js';
+import { MqAdminError, thrownText } from '../core/errors.js';
 import { compareStreamIds, isStreamId } from '../core/stream-id.js';
 import { call } from '../redis/script.js';
 import { replayRange } from '../redis/scripts/position.script.js';
+import { valueOf } from '../redis/spread.js';
 import { chosen, invalidArgument, requireGroup, requireTopic, type AdminDeps } from './admin-deps.js';
 
 /** The id of a message, or a time: milliseconds since the epoch, or a Date. */
@@ -11,7 +13,7 @@ export type RangeEnd = string | number | Date;
 export interface ReplayRangeOptions {
   /** First message, itself included. @defaultValue the oldest that is retained */
   readonly from?: RangeEnd;
-  /** Last message, itself included. @defaultValue the newest there is now */
+  /** Last message, itself included. @defaultValue the one that the group was given last */
   readonly to?: RangeEnd;
   /** @defaultValue all of the topic, one after the other */
   readonly partition?: number;
@@ -36,6 +38,15 @@ export interface ReplayRangeReport {
   }[];
 }
 
+/** A report while it grows. */
+interface Running {
+  readonly topic: string;
+  readonly group: string;
+  replayed: number;
+  complete: boolean;
+  readonly partitions: ReplayRangeReport['partitions'][number][];
+}
+
 /** Messages that one script copies. */
 const PAGE = 200;
 const LAST_OF_A_MS = '18446744073709551615';
@@ -47,7 +58,9 @@ export class RangeReplay {
   /**
    * Puts the messages of a range before one group again, with their attempts reset and their event ids kept; the group may be
    * running. They come as retries do: beside newer messages, in order among themselves.
-   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   * What the group has not been given yet is not in the range: it comes by itself, and would come twice.
+   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`, `MQ_REPLAY_INCOMPLETE` when it failed on
+   * the way: its context has the report of what was replayed before
    */
   async replay(topic: string, group: string, options: ReplayRangeOptions = {}): Promise<ReplayRangeReport> {
     const { limit = Infinity, rate = Infinity } = options;
@@ -61,33 +74,40 @@ export class RangeReplay {
     const meta = await requireTopic(this.deps, topic);
     const partitions = chosen(options.partition === undefined ? undefined : [options.partition], meta.partitionCount);
     await requireGroup(this.deps, meta, group);
-    // What comes meanwhile is not in the range, or it might never end.
+    const report: Running = { topic, group, replayed: 0, complete: true, partitions: [] };
+    try {
+      await this.copyRange(report, partitions, { from, to, limit, rate });
+    } catch (error) {
+      throw incomplete({ ...report, complete: false }, error);
+    }
+    return report;
+  }
+
+  private async copyRange(
+    report: Running,
+    partitions: readonly number[],
+    { from, to, limit, rate }: { from: string; to: string; limit: number; rate: number },
+  ): Promise<void> {
+    const { topic, group } = report;
+    // As it is now: what is delivered meanwhile is not in the range, or it might never end.
     const ends = await this.deps.statistics.ofPartitions(
       partitions.map((partition) => ({ topic, partition })),
       { countLimit: 0 },
     );
     const startedAt = this.deps.clock.monotonic();
-    const report = {
-      topic,
-      group,
-      replayed: 0,
-      complete: true,
-      partitions: [] as { partition: number; replayed: number; lastId: string | null }[],
-    };
     for (const [i, partition] of partitions.entries()) {
-      const outcome = ends[i]!;
-      if (!outcome.ok) throw outcome.error;
+      const { groups } = valueOf(ends[i]!);
       const seen = { partition, replayed: 0, lastId: null as string | null };
       report.partitions.push(seen);
-      const newest = outcome.value.lastId;
-      if (newest === null) continue;
-      const end = to === '+' || compareStreamIds(to, newest) > 0 ? newest : to;
+      const given = groups.find((of) => of.group === group)?.position;
+      if (given === undefined) continue;
+      const end = to === '+' || compareStreamIds(to, given) > 0 ? given : to;
       let after = from;
       for (;;) {
         const left = Math.min(PAGE, limit - report.replayed, Math.max(1, Math.floor(rate / 10)));
         if (left === 0) {
           report.complete = false;
-          return report;
+          return;
         }
         const page = await this.copy(topic, partition, group, after, end, left);
         seen.replayed += page.count;
@@ -100,13 +120,18 @@ export class RangeReplay {
         if (dueMs > 0) await pause(this.deps.clock, dueMs);
       }
     }
-    return report;
   }
 
   private copy(topic: string, partition: number, group: string, from: string, to: string, limit: number) {
     const keys = this.deps.keys.groupPartition(topic, partition, group);
     return this.deps.connection.run(call(replayRange, keys, { from, to, limit }));
   }
+}
+
+function incomplete(report: ReplayRangeReport, cause: unknown): MqAdminError {
+  const { topic, group, replayed } = report;
+  const text = `${replayed} messages of topic ${topic} were replayed to group ${group}, and then: ${thrownText(cause)}`;
+  return new MqAdminError('MQ_REPLAY_INCOMPLETE', text, { retryable: true, context: { report }, cause });
 }
 
 /** As XRANGE takes it; `sequence` is which message of a millisecond is meant by the time alone. */
