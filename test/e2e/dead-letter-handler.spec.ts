@@ -98,6 +98,47 @@ it('a method handles dead letters in the same pipeline as messages, of one group
   expect(seen.filter((line) => line.includes('secret'))).toEqual(['watchers: secret of mail, rejected']);
 });
 
+it("begins with the letters that are there, also where messages do not; its own startFrom 'latest' leaves them out", async () => {
+  const topic = uniqueName('topic');
+  @Injectable()
+  class Failing {
+    @StreamHandler(topic, 'billing', { startFrom: 'earliest' })
+    bill(): void {
+      throw new DeadLetter('no');
+    }
+  }
+  @Injectable()
+  class Watching {
+    readonly seen: string[] = [];
+    readonly later: string[] = [];
+
+    @DeadLetterHandler(topic)
+    onDead(payload: string): void {
+      this.seen.push(payload);
+    }
+
+    @DeadLetterHandler(topic, 'billing', { startFrom: 'latest' })
+    onLater(payload: string): void {
+      this.later.push(payload);
+    }
+  }
+  const imports = [
+    RedisStreamsMqModule.forRoot(queueOptions(redis, { startFrom: 'latest', defaultPartitionCount: 1 })),
+  ];
+  const first = await apps.context({ imports, providers: [Failing] });
+  await first.get(MqProducer).send(topic, 'early');
+  await waitFor(async () => (await first.get(DeadLetterQueue).size(topic)) === 1);
+  const { seen, later } = (await apps.context({ imports, providers: [Watching] })).get(Watching);
+  await waitFor(() => seen.length === 1);
+  // A group begins on the way to its first read; what comes before that is not behind it yet.
+  await waitFor(async () => {
+    await first.get(MqProducer).send(topic, 'late');
+    return later.length > 0;
+  });
+  expect(seen[0]).toBe('early');
+  expect(later).not.toContain('early');
+});
+
 it('refuses the boot with all that is wrong with handlers of dead letters', async () => {
   @Injectable()
   class Wrong {
@@ -113,6 +154,8 @@ it('refuses the boot with all that is wrong with handlers of dead letters', asyn
     five(): void {}
     @StreamHandler('orders', 'dlq-group')
     six(): void {}
+    @DeadLetterHandler('orders', 'g', { batch: { size: 2, waitMs: 0 }, ttlMs: 5 } as never)
+    seven(): void {}
   }
   const boot = apps.context({
     imports: [RedisStreamsMqModule.forRoot(queueOptions(redis))],
@@ -129,6 +172,8 @@ it('refuses the boot with all that is wrong with handlers of dead letters', asyn
       'Wrong.five: deleteOnSuccess must be true or false',
       'Wrong.five: maxReplays must be an integer of at least 0',
       expect.stringContaining('Wrong.five: retryMaxAttempts'),
+      expect.stringContaining('Wrong.seven: @DeadLetterHandler handles one letter after the other'),
+      expect.stringContaining('Wrong.seven: @DeadLetterHandler is shown every letter'),
     ]),
   );
   expect(() => DeadLetterHandler('t')(Wrong, 'x', { value: () => 1 })).toThrow('@DeadLetterHandler needs a method');

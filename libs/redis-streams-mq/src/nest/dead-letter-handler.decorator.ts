@@ -2,7 +2,13 @@ import { DEFAULT_INSTANCE } from './instance-name.js';
 import { subscribe, toTopic, type AnyTopic, type StreamHandlerExtras } from './stream-handler.decorator.js';
 
 /** Handler options, and what becomes of a letter that was handled. */
-export interface DeadLetterHandlerExtras extends Omit<StreamHandlerExtras, 'batch'> {
+export interface DeadLetterHandlerExtras extends Omit<StreamHandlerExtras, 'batch' | 'ttlMs'> {
+  /**
+   * Where the group begins when it is new: with all dead letters that are there, whatever the module's `startFrom`.
+   * @defaultValue 'earliest'
+   */
+  readonly startFrom?: 'earliest' | 'latest';
+
   /**
    * Whether a letter that was handled is deleted for good. Otherwise it stays in the DLQ for people, and this handler does
    * not get it again.

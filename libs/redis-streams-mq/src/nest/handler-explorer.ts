@@ -110,11 +110,8 @@ class Exploration {
 
     const group = this.groupOf(found, subscription, owner);
     const topics = this.topicsOf(found, subscription);
-    const { resolved: options, problems } = resolveHandlerOptions(subscription.options, owner.options, found.name);
+    const { options, problems } = optionsOf(found, subscription, owner);
     this.problems.push(...problems);
-    if (options.batch !== undefined && subscription.deadLetters !== undefined) {
-      this.problems.push(`${found.name}: @DeadLetterHandler handles one letter after the other; it goes with no batch`);
-    }
     const schemas = new Set(topics.map((topic) => subscription.schema ?? topic.schema));
     if (subscription.autoStart !== undefined && typeof subscription.autoStart !== 'boolean') {
       this.problems.push(`${found.name}: autoStart must be true or false`);
@@ -230,6 +227,25 @@ class Exploration {
     }
     return false;
   }
+}
+
+/** What holds for a handler; one of dead letters begins with those that are there unless it says otherwise itself. */
+function optionsOf(
+  { name }: FoundHandler,
+  { options: given, deadLetters }: StreamSubscription,
+  { options: ofModule }: HandlerOwner,
+): { readonly options: HandlerDefinition['options']; readonly problems: readonly string[] } {
+  if (deadLetters === undefined) {
+    const { resolved, problems } = resolveHandlerOptions(given, ofModule, name);
+    return { options: resolved, problems };
+  }
+  const { resolved, problems } = resolveHandlerOptions(given, { ...ofModule, startFrom: 'earliest' }, name);
+  const further: string[] = [];
+  if (resolved.batch !== undefined)
+    further.push(`${name}: @DeadLetterHandler handles one letter after the other; it goes with no batch`);
+  if (resolved.ttlMs > 0)
+    further.push(`${name}: @DeadLetterHandler is shown every letter, however old; it goes with no ttlMs`);
+  return { options: resolved, problems: [...problems, ...further] };
 }
 
 function placeOf({ wrapper }: FoundHandler): string {
