@@ -133,8 +133,7 @@ export class MessageRunner {
     publishedAt: number,
     letter?: DeadLetter,
   ): Promise<RunReport> {
-    // The last look: a process may have been frozen since the one before.
-    if (!this.deps.lease.isTrusted) return { result: { type: 'aborted' }, message, ended: null };
+    if (!this.isTrusted) return { result: { type: 'aborted' }, message, ended: null };
     const call = this.begin();
     const own = this.contextOf(entry, message, publishedAt, call, letter);
     const context = letter === undefined ? own : this.deps.desk!.contextOf(own, letter);
@@ -145,8 +144,7 @@ export class MessageRunner {
   }
 
   private async callBatch(items: readonly (Opened & { readonly entry: Entry })[]): Promise<readonly RunReport[]> {
-    if (!this.deps.lease.isTrusted)
-      return items.map(({ message }) => ({ result: { type: 'aborted' }, message, ended: null }));
+    if (!this.isTrusted) return items.map(({ message }) => ({ result: { type: 'aborted' }, message, ended: null }));
     const call = this.begin();
     const received = items.map(({ entry, message, payload, publishedAt }) => {
       const context = this.contextOf(entry, message, publishedAt, call, undefined);
@@ -161,6 +159,16 @@ export class MessageRunner {
       message,
       ended,
     }));
+  }
+
+  /**
+   * The last look: a process may have been frozen since the one before. A lease past its time is lost here, since what is
+   * not handled now would stay, should it be renewed after all, without anybody who begins it.
+   */
+  private get isTrusted(): boolean {
+    const { lease } = this.deps;
+    if (!lease.isTrusted) lease.lose('expired');
+    return !lease.isEnded;
   }
 
   private begin(): HandlerCall {
