@@ -53,7 +53,7 @@ function neutral(place: Place, value: unknown): string {
     .replaceAll(place.prefix, '<prefix>')
     .replaceAll(tag, '<partition>')
     .replaceAll(/"(pttl|leaseMs|idleMs|bytes|deadLetterBytes)": \d+/g, '"$1": <some>');
-  return text.replaceAll(/\d{13}-\d+/g, '<id>').replaceAll(/\d{13}/g, '<time>');
+  return text.replaceAll(/\d{13}-\d+/g, '<id>').replaceAll(/\d{13,16}/g, '<time>');
 }
 
 describe('the in-memory server does with every script what Redis does', () => {

@@ -20,6 +20,10 @@ import {
   page,
   unmarkCrash,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
+import {
+  deletePartition,
+  stopPartition,
+} from '../../../libs/redis-streams-mq/src/redis/scripts/partition-deletion.script.js';
 import { flagPause, notePause, pauseState } from '../../../libs/redis-streams-mq/src/redis/scripts/pause.script.js';
 import {
   dropRetries,
@@ -887,8 +891,8 @@ export const scriptCases: readonly ScriptCase[] = [
       await place.redis.send('HSET', place.keys.meta, 'start:g', 1, 'paused:h', 1);
       return [];
     },
-    call: ({ keys }) => call(markDeleted, keys, {}),
-    reply: () => ({ status: 'marked', partitionCount: 4, groups: ['g', 'h'] }),
+    call: ({ keys }) => call(markDeleted, keys, { incarnation: 'inc' }),
+    reply: () => ({ status: 'marked', partitionCount: 4, incarnation: 'inc', groups: ['g', 'h'] }),
     inFullRedis: 'goes on',
   }),
   using(finishDeletion, {
@@ -898,10 +902,34 @@ export const scriptCases: readonly ScriptCase[] = [
       await place.redis.send('SADD', place.keys.partitions, 'key-0');
       return [];
     },
-    call: ({ keys }) => call(finishDeletion, keys, {}),
+    call: ({ keys }) => call(finishDeletion, keys, { incarnation: 'inc' }),
     reply: () => true,
     inFullRedis: 'goes on',
     anyType: ['partitions'],
+  }),
+  using(stopPartition, {
+    arrange: async (place) => {
+      const ids = await place.consuming(1);
+      await place.redis.send('SET', place.keys.incarnation, '5');
+      await place.redis.send('HSET', place.keys.activity, 'h', 6);
+      return ids;
+    },
+    call: ({ keys }) => call(stopPartition, keys, { noted: '5' }),
+    reply: () => ({ status: 'stopped', groups: ['h', 'g'] }),
+    inFullRedis: 'goes on',
+    anyType: ['pausedAll', 'stream'],
+  }),
+  using(deletePartition, {
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      await place.fail(ids[0]!, 'stream', ids[0]!, 600_000);
+      await place.redis.send('SET', place.keys.incarnation, '5');
+      return ids;
+    },
+    call: ({ keys }) => callMulti(deletePartition, [keys.incarnation, keys.stream, keys.retry, keys.retryItems], ['5']),
+    reply: () => true,
+    inFullRedis: 'goes on',
+    anyType: ['stream', 'retry', 'retryItems'],
   }),
   using(deleteGroup, {
     arrange: async (place) => {

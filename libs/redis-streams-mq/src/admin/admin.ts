@@ -217,7 +217,7 @@ export class MqAdmin {
   /**
    * Deletes a topic with all its messages, retries, dead letters and positions. Running instances go on with their other topics, and sends
    * reject with `MQ_TOPIC_DELETED` until `createTopic()` makes it anew. A deletion that broke off is finished by calling again.
-   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`
+   * @throws MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_TOPIC_MADE_ANEW` (by others meanwhile: the new one was left alone), `MQ_INVALID_ARGUMENT`
    */
   deleteTopic(topic: string, options: TopicDeletionOptions = {}): Promise<TopicDeletionReport> {
     return this.topicDeletion.delete(topic, options);

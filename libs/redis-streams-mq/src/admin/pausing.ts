@@ -97,11 +97,6 @@ export class Pausing {
     }
   }
 
-  /** Stops all groups without a note in the topic's meta; returns those that may hold a lease, by partition. */
-  flagAll(topic: string, partitions: readonly number[]): Promise<(readonly string[])[]> {
-    return this.flag(topic, partitions, ALL, true);
-  }
-
   /** Whether no lease of `groups`, which are given by partition, is held any more by the deadline. */
   async areFreeBy(topic: string, groups: readonly (readonly string[])[], deadline: number): Promise<boolean> {
     return (await this.heldAt(deadline, this.leasesOf(topic, groups))).length === 0;

@@ -58,9 +58,9 @@ export class TopicGrowth {
     const stats = (await this.deps.statistics.ofPartitions(refs, { countLimit: 0 })).map(valueOf);
     const groups = [...new Set(stats.flatMap((of) => of.groups.map(({ group }) => group)))];
     await forEachOf(added, async (partition) => {
-      const stream = this.deps.keys.stream(topic, partition);
-      await this.deps.connection.run(call(partitionCreate, { stream }, {}));
-      for (const group of groups) await this.makeGroup(stream, group);
+      const of = this.deps.keys.partition(topic, partition);
+      await this.deps.connection.run(call(partitionCreate, of, {}));
+      for (const group of groups) await this.makeGroup(of.stream, group);
     });
     return groups;
   }

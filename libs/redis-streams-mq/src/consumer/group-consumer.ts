@@ -3,7 +3,7 @@ import { pause, type Clock } from '../core/clock.js';
 import { MqError } from '../core/errors.js';
 import type { MqEvents, PartitionRef } from '../core/events.js';
 import type { HandlerDefinition, PartitionShare } from '../core/handler.js';
-import type { Keys } from '../core/keys.js';
+import type { Keys, PartitionKeys } from '../core/keys.js';
 import type { ResolvedMqOptions } from '../core/options.js';
 import type { Announcements } from '../redis/announcements.js';
 import type { Connections } from '../redis/connections.js';
@@ -261,7 +261,7 @@ export class GroupConsumer {
       serverNow: deps.serverClock.now,
       startPosition: () =>
         startPosition(connection, keys.topic(topic).meta, this.nameAmongAll, handler.options.startFrom),
-      restoreStream: () => this.restoreStream(topic, lease.terms.keys.stream),
+      restoreStream: () => this.restoreStream(topic, lease.terms.keys),
       hadGroup: () => this.seenGroup(lease),
       onReadableChanged: () => this.readerOf(partition)?.readableChanged(),
       outsideRead: async () => this.readerOf(partition)?.outside(partition),
@@ -405,14 +405,14 @@ export class GroupConsumer {
     }
   }
 
-  private async restoreStream(topic: string, stream: string): Promise<boolean> {
+  private async restoreStream(topic: string, keys: PartitionKeys): Promise<boolean> {
     const { topics } = this.deps;
     topics.forget(topic);
     const meta = await this.make(topic, this.knownCounts.get(topic) ?? this.definedCount(topic));
     if (meta === null) return false;
     await topics.ensureStreams(meta);
     // Nobody makes a DLQ before there is a letter.
-    if (this.consumesLetters) await this.deps.connections.command.run(call(partitionCreate, { stream }, {}));
+    if (this.consumesLetters) await this.deps.connections.command.run(call(partitionCreate, keys, {}));
     return true;
   }
 

@@ -12,6 +12,8 @@ export interface PartitionKeys {
   readonly activity: string;
   /** Pause flag for all groups. */
   readonly pausedAll: string;
+  /** Which making of the partition this is. */
+  readonly incarnation: string;
 }
 
 /** Keys of one group on one partition, in the partition's slot. */
@@ -81,6 +83,7 @@ export class Keys {
       commit: `${this.control}:commit:${tag}`,
       activity: `${this.control}:activity:${tag}`,
       pausedAll: `${this.control}:paused:${tag}`,
+      incarnation: `${this.control}:incarnation:${tag}`,
     };
   }
 

@@ -71,7 +71,7 @@ export class TopicRegistry {
   async ensureStreams(meta: TopicMeta): Promise<void> {
     const { connection, keys } = this.deps;
     for (let partition = 0; partition < meta.partitionCount; partition++) {
-      await connection.run(call(partitionCreate, { stream: keys.stream(meta.topic, partition) }, {}));
+      await connection.run(call(partitionCreate, keys.partition(meta.topic, partition), {}));
     }
   }
 

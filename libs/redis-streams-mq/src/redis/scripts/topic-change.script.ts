@@ -1,4 +1,4 @@
-import { asArray, asNumber, asText } from '../reply.js';
+import { asArray, asNumber, asText, asTexts } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
 
 export type RaiseReply =
@@ -29,21 +29,24 @@ return { 'raised', count }`,
 });
 
 export type DeletionReply =
-  | { readonly status: 'gone' }
+  /** `anew`: the topic is another incarnation than the one that was named. */
+  | { readonly status: 'gone' | 'anew' }
   | {
       readonly status: 'marked';
       readonly partitionCount: number;
+      readonly incarnation: string;
       /** Groups that the meta names. */
       readonly groups: readonly string[];
     };
 
-export const markDeleted: Script<'meta', never, DeletionReply> = defineScript({
+export const markDeleted: Script<'meta', 'incarnation', DeletionReply> = defineScript({
   name: 'mark-deleted',
   keys: ['meta'],
-  args: [],
+  args: ['incarnation'],
   lua: `
--- Marks a topic as deleted: from now on nobody makes, reads or fills it. Returns { partition count, groups that the meta names... },
--- or {} when there is none or its deletion is finished. Twice: the first time stays. HDEL lets it work in a full Redis.
+-- Marks a topic as deleted: from now on nobody makes, reads or fills it. incarnation: only that one (empty: any). Returns { 'marked',
+-- partition count, incarnation, groups that the meta names }, { 'gone' } when there is none or its deletion is finished, or
+-- { 'anew' } when it is another one. Twice: the first time stays. HDEL lets it work in a full Redis.
 local stored = redis.call('HGETALL', meta)
 local of, groups = {}, {}
 for i = 1, #stored, 2 do
@@ -51,26 +54,33 @@ for i = 1, #stored, 2 do
   local group = string.match(stored[i], '^start:(.+)$') or string.match(stored[i], '^paused:(.+)$')
   if group then groups[#groups + 1] = group end
 end
-if not of.partitionCount or of.isDeleted then return {} end
+if not of.partitionCount or of.isDeleted then return { 'gone' } end
+if incarnation ~= '' and of.incarnation ~= incarnation then return { 'anew' } end
 redis.call('HDEL', meta, '')
 if not of.deletedAt then redis.call('HSET', meta, 'deletedAt', num(now())) end
-return { of.partitionCount, unpack(groups) }`,
+return { 'marked', of.partitionCount, of.incarnation or '', groups }`,
   decode: (reply) => {
-    const [count, ...groups] = asArray(reply);
-    if (count === undefined) return { status: 'gone' };
-    return { status: 'marked', partitionCount: asNumber(count), groups: [...new Set(groups.map(asText))] };
+    const [status, count, incarnation, groups] = asArray(reply);
+    const state = asText(status) as DeletionReply['status'];
+    if (state !== 'marked') return { status: state };
+    return {
+      status: state,
+      partitionCount: asNumber(count),
+      incarnation: asText(incarnation),
+      groups: [...new Set(asTexts(groups))],
+    };
   },
 });
 
-export const finishDeletion: Script<'meta' | 'partitions', never, boolean> = defineScript({
+export const finishDeletion: Script<'meta' | 'partitions', 'incarnation', boolean> = defineScript({
   name: 'finish-deletion',
   keys: ['meta', 'partitions'],
-  args: [],
+  args: ['incarnation'],
   lua: `
--- Leaves of a deleted topic's meta only that it was deleted. Returns 1, or 0 when it is not marked or made anew.
+-- Leaves of a deleted topic's meta only that it was deleted. Returns 1, or 0 when it is not marked or another incarnation.
 -- Twice: the same once more.
 local stored = redis.call('HMGET', meta, 'partitionCount', 'incarnation', 'createdAt', 'deletedAt')
-if not stored[4] then return 0 end
+if not stored[4] or (stored[2] or '') ~= incarnation then return 0 end
 redis.call('DEL', meta, partitions)
 redis.call('HSET', meta, 'partitionCount', stored[1], 'incarnation', stored[2] or '', 'createdAt', stored[3] or '0')
 redis.call('HSET', meta, 'deletedAt', stored[4], 'isDeleted', '1')

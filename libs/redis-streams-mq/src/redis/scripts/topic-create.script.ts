@@ -45,18 +45,25 @@ return { 1, count, incarnation, createdAt, false, 0 }`,
     },
   });
 
-export const partitionCreate: Script<'stream', never, boolean> = defineScript({
+export const partitionCreate: Script<'stream' | 'incarnation', never, boolean> = defineScript({
   name: 'partition-create',
-  keys: ['stream'],
+  keys: ['stream', 'incarnation'],
   args: [],
   lua: `
--- Makes an empty stream, so that XADD NOMKSTREAM tells a deleted topic from an empty one. Returns 1 if it was made.
--- Twice: an existing stream is left alone; another type is an error that names it.
+-- Makes an empty stream, so that XADD NOMKSTREAM tells a deleted topic from an empty one, and notes by the time which making
+-- of the partition this is, so that a deletion takes no later one. Returns 1 if it was made.
+-- Twice: an existing stream is left alone, and so is the note; another type is an error that names it.
 local kind = redis.call('TYPE', stream).ok
-if kind == 'stream' then return 0 end
+local noted = redis.call('GET', incarnation)
+if kind == 'stream' then
+  -- A full Redis may refuse it: a later call makes up for it.
+  if not noted then redis.pcall('SET', incarnation, num(nowMicros())) end
+  return 0
+end
 if kind ~= 'none' then return redis.error_reply('WRONGTYPE the key ' .. stream .. ' of a partition holds a ' .. kind) end
 redis.call('XGROUP', 'CREATE', stream, 'created', '$', 'MKSTREAM')
 redis.call('XGROUP', 'DESTROY', stream, 'created')
+redis.call('SET', incarnation, num(nowMicros()))
 return 1`,
   decode: (reply) => asNumber(reply) === 1,
 });

@@ -1,0 +1,129 @@
+import { Pausing } from '../../libs/redis-streams-mq/src/admin/pausing.js';
+import { Connection } from '../../libs/redis-streams-mq/src/redis/connection.js';
+import type { TestInstance } from '../support/engine.js';
+import { onEachKind } from '../support/on-each-kind.js';
+import { uniqueName } from '../support/unique-name.js';
+import { deferred, waitFor } from '../support/wait-for.js';
+
+onEachKind('the deletion of a topic', (redis) => {
+  const group = 'g';
+  const options = { defaultPartitionCount: 2, retryBaseBackoffMs: 60_000, retryMaxBackoffMs: 60_000 };
+  let topic: string;
+  beforeEach(() => (topic = uniqueName('topic')));
+  afterEach(() => jest.restoreAllMocks());
+
+  const send = async ({ producer }: TestInstance, count: number): Promise<void> => {
+    for (let n = 0; n < count; n++) await producer.send(topic, { n }, { partition: n % 2 });
+  };
+  const codeOf = (work: Promise<unknown>): Promise<unknown> =>
+    work.then(
+      () => 'resolved',
+      (error: unknown) => (error as { code?: string }).code ?? error,
+    );
+  const lengths = async ({ runtime }: TestInstance): Promise<number[]> =>
+    (await runtime.admin.describeTopic(topic)).partitions.map(({ length }) => length);
+
+  /** Holds the next call back before it does anything. */
+  function holdNext<T extends object>(
+    { prototype }: { prototype: T },
+    method: keyof T & string,
+    isMeant: (args: unknown[]) => boolean = () => true,
+  ): { readonly reached: Promise<void>; readonly go: () => void } {
+    const [reached, go] = [deferred(), deferred()];
+    const real = prototype[method] as (...args: unknown[]) => unknown;
+    let isHeld = false;
+    jest.spyOn(prototype as Record<string, () => unknown>, method).mockImplementation(async function (
+      this: T,
+      ...args: unknown[]
+    ) {
+      if (!isHeld && isMeant(args)) {
+        isHeld = true;
+        reached.resolve();
+        await go.promise;
+      }
+      return real.apply(this, args);
+    });
+    return { reached: reached.promise, go: () => go.resolve() };
+  }
+
+  const moments: [string, () => ReturnType<typeof holdNext>][] = [
+    ['before it stops the groups', () => holdNext(Connection, 'send', ([name]) => name === 'SREM')],
+    ['before it deletes', () => holdNext(Pausing, 'areFreeBy')],
+  ];
+  it.each(moments)('that is late, %s, leaves a topic alone that was made anew meanwhile', async (_, hold) => {
+    const [late, other] = [await redis.open(options), await redis.open(options)];
+    const { admin } = other.runtime;
+    await admin.createTopic(topic);
+    await send(other, 4);
+    const { reached, go } = hold();
+    const outcome = codeOf(late.runtime.admin.deleteTopic(topic));
+    await reached;
+    expect(await admin.deleteTopic(topic)).toMatchObject({ messages: 4 });
+    const { incarnation } = await admin.createTopic(topic);
+    await send(other, 6);
+    go();
+    expect(await outcome).toBe('MQ_TOPIC_MADE_ANEW');
+    expect(await lengths(other)).toEqual([3, 3]);
+    expect(await admin.createTopic(topic)).toMatchObject({ incarnation });
+    expect((await admin.listTopics()).items).toMatchObject([{ topic }]);
+    let handled = 0;
+    await other.start({ topic, group, handle: () => void handled++ });
+    await waitFor(() => handled === 6);
+    expect(await late.runtime.admin.deleteTopic(topic)).toMatchObject({ messages: 6 });
+  });
+
+  it('of two at once both end, and nothing is left', async () => {
+    const [a, b] = [await redis.open(options), await redis.open(options)];
+    await a.runtime.admin.createTopic(topic);
+    await send(a, 4);
+    const { reached, go } = holdNext(Pausing, 'areFreeBy');
+    const first = a.runtime.admin.deleteTopic(topic);
+    await reached;
+    expect(await b.runtime.admin.deleteTopic(topic)).toMatchObject({ messages: 4 });
+    go();
+    expect(await first).toMatchObject({ topic, messages: 0 });
+    expect(await codeOf(a.runtime.admin.deleteTopic(topic))).toBe('MQ_TOPIC_NOT_FOUND');
+  });
+
+  it('that names an incarnation takes no other, however often it is repeated', async () => {
+    const instance = await redis.open(options);
+    const { admin } = instance.runtime;
+    const { incarnation } = await admin.createTopic(topic);
+    await admin.deleteTopic(topic, { incarnation });
+    expect(await codeOf(admin.deleteTopic(topic, { incarnation }))).toBe('MQ_TOPIC_NOT_FOUND');
+    await admin.createTopic(topic);
+    await send(instance, 2);
+    expect(await codeOf(admin.deleteTopic(topic, { incarnation }))).toBe('MQ_TOPIC_MADE_ANEW');
+    expect(await codeOf(admin.deleteTopic(topic, { incarnation: '' }))).toBe('MQ_INVALID_ARGUMENT');
+    expect(await lengths(instance)).toEqual([1, 1]);
+  });
+
+  it('that breaks off has taken no retries of messages that can still be read', async () => {
+    const instance = await redis.open(options);
+    let failed = 0;
+    await instance.start({
+      topic,
+      group,
+      handle: () => {
+        failed++;
+        throw new Error('retried');
+      },
+    });
+    await send(instance, 4);
+    await waitFor(() => failed === 4);
+    const { admin } = instance.runtime;
+    const { retry, stream } = redis.keys.groupPartition(topic, 0, group);
+    await waitFor(async () => (await redis.client.zcard(retry)) === 2);
+    // A key of another type stops it.
+    const { activity } = redis.keys.ofDeadLetters().partition(topic, 0);
+    await redis.client.rpush(activity, 'a list');
+    expect(await codeOf(admin.deleteTopic(topic))).not.toBe('resolved');
+    const [isReadable, waiting] = [await redis.client.exists(stream), await redis.client.zcard(retry)];
+    expect([0, 2]).toContain(waiting);
+    expect(isReadable === 0 || waiting === 2).toBe(true);
+    await redis.client.del(activity);
+    expect(await admin.deleteTopic(topic)).toMatchObject({ topic, partitions: 2 });
+    expect(await redis.client.exists(stream)).toBe(0);
+    expect(await redis.client.exists(retry)).toBe(0);
+  });
+});
