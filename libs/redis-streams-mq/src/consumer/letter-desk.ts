@@ -96,7 +96,7 @@ export class LetterDesk {
     const { lease, connection, events } = this.deps;
     const { topic, partition, group } = lease.terms;
     const backoff = new Backoff({ minMs: 50, maxMs: 2_000 });
-    while (!signal.aborted && !lease.isEnded) {
+    while (!signal.aborted && !lease.isEnded && !connection.isDestroyed) {
       try {
         return { value: await work() };
       } catch (error) {

@@ -18,7 +18,7 @@ export interface RecallDeps {
   readonly queue: EntryQueue;
 }
 
-/** Fetches what entries contain of which only the ids were kept. It goes on until it has them or the lease has ended. */
+/** Fetches what entries contain of which only the ids were kept. It goes on until it has them, or the lease or the connection has ended. */
 export class Recall {
   constructor(private readonly deps: RecallDeps) {}
 
@@ -29,7 +29,7 @@ export class Recall {
     const commands = entries.map(
       ({ source, id }) => ['XRANGE', source === 'retry' ? keys.retryStream : keys.stream, id, id] as const,
     );
-    while (!lease.isEnded) {
+    while (!lease.isEnded && !connection.isDestroyed) {
       try {
         const outcomes = await connection.pipeline(commands);
         const failed = outcomes.find((outcome) => !outcome.ok);

@@ -77,7 +77,8 @@ export class Connection {
 
   /** Waits `ms` after a fault, or, when the connection is away, until it is back if that is sooner. */
   async backOff(ms: number, signal?: AbortSignal): Promise<void> {
-    if (this.isReady) await pause(this.clock, ms, signal);
+    // One that was closed is not waited for, and whoever tries again must not keep timers from running.
+    if (this.isReady || this.destroyed) await pause(this.clock, ms, signal);
     else await this.whenReady(ms, signal);
   }
 
