@@ -46,6 +46,8 @@ const RELEASE_TIMEOUT_MS = 500;
 export class Reporter {
   private readonly stopping = new AbortController();
   private trustedUntil = -Infinity;
+  /** The lease was asked for and has not been given up since, whether or not it is trusted. */
+  private mayHold = false;
   private barredUntil = -Infinity;
   private taken: Taken | undefined;
   private loops: Promise<unknown> | undefined;
@@ -83,19 +85,19 @@ export class Reporter {
   /** Shows nothing more at once, and gives the lease up so that another need not wait for its end. */
   async stop(): Promise<void> {
     if (this.stopping.signal.aborted) return;
-    const isOurs = this.isReporting;
     this.stopping.abort();
     this.taken = undefined;
     if (this.loops === undefined) return;
     this.wakeSampler?.();
     this.wakeLease?.();
-    if (isOurs) await this.giveUp();
+    if (this.mayHold) await this.giveUp();
     await within(this.deps.clock, this.loops, RELEASE_TIMEOUT_MS);
   }
 
   private async giveUp(): Promise<void> {
     this.trustedUntil = -Infinity;
-    await within(this.deps.clock, this.ask(0), RELEASE_TIMEOUT_MS);
+    const givenUp = this.ask(0).then(() => (this.mayHold = false));
+    await within(this.deps.clock, givenUp, RELEASE_TIMEOUT_MS);
   }
 
   private ask(ttl: number): Promise<ReportReply> {
@@ -126,12 +128,14 @@ export class Reporter {
   private async takeTurn(): Promise<number> {
     const { clock, connection, leaseTtlMs, renewIntervalMs, random } = this.deps;
     const sentAt = clock.monotonic();
+    this.mayHold = true;
     const { isOurs, pttl } = await connection.withTimeout(this.ask(leaseTtlMs), leaseTtlMs);
     if (isOurs) {
       this.trustedUntil = sentAt + leaseTtlMs - Math.min(1_000, leaseTtlMs / 10);
       this.wakeSampler?.();
       return renewIntervalMs;
     }
+    this.mayHold = false;
     this.trustedUntil = -Infinity;
     this.taken = undefined;
     // When it ends, or, as it may be given up before, after some turns.
