@@ -240,6 +240,18 @@ describe('what concerns all instances', () => {
     await isCounted(undefined, undefined);
   });
 
+  it('counts the dead letters of every partition, also of more than one sample looks at', async () => {
+    const registry = new Registry();
+    const instance = await mq.open({ ...options, defaultPartitionCount: 60 }, { registry });
+    await instance.start({ topic, group, handle: decide });
+    for (let partition = 0; partition < 60; partition++) await instance.producer.send(topic, { n: 0 }, { partition });
+    await waitFor(async () => (await instance.runtime.deadLetters.size(topic)) === 60);
+    const of = (labels: Record<string, string>) =>
+      valueOf(registry, 'redis_streaming_mq_dlq_total', { topic, ...labels });
+    await waitFor(async () => (await of({ group, reason: 'rejected' })) === 60, { timeoutMs: 20_000 });
+    expect(await of({ group: '', reason: '(uncounted)' })).toBeUndefined();
+  });
+
   it('leaves a topic out of which a part cannot be read, and says so', async () => {
     const service = new Service((registry) => mq.open(options, { registry }));
     await service.join();

@@ -49,12 +49,22 @@ interface Draft {
   readonly deadLetters: DeadLetterCount[];
 }
 
+/** The dead letters of a partition. */
+interface Tallied {
+  readonly draft: Draft;
+  readonly keys: PartitionKeys;
+  readonly stats: PartitionStats;
+  readonly tally: DeadLetterTally;
+}
+
 /**
  * Reads what all instances share, in small steps with pauses between them, whatever the number of topics. A topic of
  * which a part cannot be read is left out: a sum without one of its parts would be wrong.
  */
 export class ClusterSampler {
   private readonly tallies = new Map<string, DeadLetterTally>();
+  /** The dead letters that were counted last. */
+  private countedUpTo: string | undefined;
 
   constructor(private readonly deps: ClusterSamplerDeps) {}
 
@@ -127,22 +137,33 @@ export class ClusterSampler {
     }
   }
 
+  /** As many pages as one sample reads, beginning behind where the last one ended: none is left out for ever. */
   private async countDeadLetters(drafts: readonly Draft[], pace: Pace): Promise<void> {
-    const present = new Set<string>();
-    let pages = TALLY_PAGES;
-    for (const { meta, partitions, deadLetters } of drafts) {
-      for (const [partition, stats] of partitions.entries()) {
-        const keys = this.deps.keys.partition(meta.topic, partition);
-        const { dlq } = keys;
-        if (stats.deadLetters === 0) continue;
-        present.add(dlq);
-        const tally = this.tallies.get(dlq) ?? new DeadLetterTally();
-        this.tallies.set(dlq, tally);
-        for (let isMore = true; isMore && pages > 0; pages--) isMore = await this.countPage(keys, tally, stats, pace);
-        deadLetters.push(...tally.result);
-      }
-    }
+    const counted = drafts.flatMap((draft) => this.talliesOf(draft));
+    const present = new Set(counted.map(({ keys }) => keys.dlq));
     for (const dlq of this.tallies.keys()) if (!present.has(dlq)) this.tallies.delete(dlq);
+    const first = counted.findIndex(({ keys }) => keys.dlq === this.countedUpTo) + 1;
+    let pages = TALLY_PAGES;
+    for (const { keys, tally, stats } of [...counted.slice(first), ...counted.slice(0, first)]) {
+      if (pages === 0) break;
+      this.countedUpTo = keys.dlq;
+      for (let isMore = true; isMore && pages > 0; pages--) isMore = await this.countPage(keys, tally, stats, pace);
+    }
+    for (const { draft, tally } of counted) draft.deadLetters.push(...tally.result);
+  }
+
+  /** Of the partitions that have dead letters. */
+  private talliesOf(draft: Draft): Tallied[] {
+    const { meta, partitions } = draft;
+    return partitions.flatMap((stats, partition) => {
+      if (stats.deadLetters === 0) return [];
+      const keys = this.deps.keys.partition(meta.topic, partition);
+      const tally = this.tallies.get(keys.dlq) ?? new DeadLetterTally();
+      this.tallies.set(keys.dlq, tally);
+      // Also where this sample does not look, all that are there are shown.
+      tally.next(stats.deadLetters);
+      return [{ draft, keys, stats, tally }];
+    });
   }
 
   /** True when there is more to count. */
