@@ -4,6 +4,7 @@ import type { ClusterSample } from '../../libs/redis-streams-mq/src/metrics/clus
 import { Reporter } from '../../libs/redis-streams-mq/src/metrics/reporter.js';
 import { Connection } from '../../libs/redis-streams-mq/src/redis/connection.js';
 import { useMq } from '../support/mq-fixture.js';
+import { describeWithServer } from '../support/redis-server.js';
 import { uniqueName } from '../support/unique-name.js';
 import { waitFor } from '../support/wait-for.js';
 
@@ -15,7 +16,7 @@ let connection: Connection;
 beforeEach(async () => {
   reporterKey = uniqueName('reporter');
   connection = new Connection('control', mq.redis.client(), systemClock);
-  expect(await connection.whenReady(5_000)).toBe(true);
+  await waitFor(() => connection.isReady);
 });
 
 const isHeld = async (): Promise<boolean> => (await mq.client.exists(reporterKey)) === 1;
@@ -36,7 +37,7 @@ function make(sample: () => Promise<ClusterSample> = () => Promise.resolve(NONE)
   });
 }
 
-describe('a reporter that is stopped gives up its lease', () => {
+describeWithServer('a reporter that is stopped gives up its lease', () => {
   it.each([
     ['fails', 'ERR no'],
     ['may not be taken', "NOPERM User a has no permissions to run the 'sscan' command"],
