@@ -1,4 +1,5 @@
 import type { ResetReport } from '../../libs/redis-streams-mq/src/admin/positions.js';
+import { DeadLetter } from '../../libs/redis-streams-mq/src/core/results.js';
 import { compareStreamIds } from '../../libs/redis-streams-mq/src/core/stream-id.js';
 import type { TestInstance } from '../support/engine.js';
 import { HandlingRecord } from '../support/handling-record.js';
@@ -208,6 +209,29 @@ onEachKind('positions', (redis) => {
     await admin.resume(topic, { group });
     await send(a, 2);
     await waitFor(() => handling.handled === 7);
+  });
+
+  it('leave what was replayed, and edited, after a death, though the message is read again as well', async () => {
+    const work: Work = (_, { n }) => {
+      if (n === 0) throw new DeadLetter('no');
+    };
+    const a = await consumer('a', work);
+    await send(a, 4);
+    const { deadLetters } = a.runtime;
+    await waitFor(async () => (await deadLetters.size(topic)) === 1);
+    await a.close();
+    const later = await open();
+    const { items } = await later.runtime.deadLetters.list(topic);
+    await later.runtime.deadLetters.replay(topic, items[0]!.id, { payload: { n: 100 } });
+    const { admin } = later.runtime;
+    for (const dryRun of [true, false]) {
+      const report = await admin.resetPosition(topic, group, 'earliest', { dryRun });
+      expect(report.partitions.map(({ retriesDropped }) => retriesDropped)).toEqual([0, 0]);
+    }
+    handling.calls.length = 0;
+    await later.start({ topic, group, handle: handling.handler('b') });
+    await waitFor(() => handling.handled === 5);
+    expect(handling.calls.map(({ n }) => n).toSorted((x, y) => x - y)).toEqual([0, 1, 2, 3, 100]);
   });
 
   it('a range is replayed to one group while it runs: just that, in order, with its event ids, attempts reset', async () => {

@@ -2,6 +2,7 @@ import type { Connection } from '../../../libs/redis-streams-mq/src/redis/connec
 import { asArray, asNumber, asText, asTextOrNull, asTexts } from '../../../libs/redis-streams-mq/src/redis/reply.js';
 import { call, callMulti } from '../../../libs/redis-streams-mq/src/redis/script.js';
 import { dlqPage } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
+import { dropRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/position.script.js';
 import { replay } from '../../../libs/redis-streams-mq/src/redis/scripts/replay.script.js';
 import { acquire, holders, release, renew } from '../../../libs/redis-streams-mq/src/redis/scripts/lease.script.js';
 import { hold } from '../../../libs/redis-streams-mq/src/redis/scripts/hold.script.js';
@@ -797,6 +798,19 @@ describe('replay and dlq-page', () => {
     const reply = await place.run(call(replay, place.keys, { group, edits: 0 }, [id]));
     return reply.status === 'ok' ? reply.results.join() : reply.status;
   };
+
+  it('what was replayed is dropped neither from the bucket nor from the retry stream, where its message is read again', async () => {
+    const [id] = await place.pending(1);
+    expect(await again(await place.dead(id!))).toBe('replayed');
+    const drop = (after: string) => {
+      const args = { token: place.token, group: place.group, position: '0-0', after, skip: 0, limit: 10, isDry: 0 };
+      return place.run(call(dropRetries, place.keys, args));
+    };
+    expect(await drop('')).toMatchObject({ dropped: 0, skip: 1 });
+    await place.move();
+    expect(await drop('-')).toMatchObject({ dropped: 0 });
+    expect(await place.entries(place.keys.retryStream)).toHaveLength(1);
+  });
 
   it('puts a dead letter back before its group, due now, with no attempts made', async () => {
     const [id, origin] = await place.pendingRetry();

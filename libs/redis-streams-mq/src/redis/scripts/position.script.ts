@@ -1,5 +1,6 @@
 import { asArray, asNumber, asText } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
+import { HISTORY } from './history.js';
 import { IS_BEFORE } from './stream-ids.js';
 import { WALK } from './stream-walk.js';
 
@@ -115,7 +116,8 @@ export const dropRetries: Script<
   keys: ['stream', 'retryStream', 'lease', 'retry', 'retryItems', 'crash'],
   args: ['token', 'group', 'position', 'after', 'skip', 'limit', 'isDry'],
   lua: `
--- Drops those retries of a group that it will read from the stream again, being behind position and still there: one page
+-- Drops those retries of a group that it will read from the stream again, being behind position and still there. What was
+-- replayed after a death stays: it may have been edited, and is then no copy of what the stream has. One page
 -- of the retry stream behind after, or, with after empty, of the bucket without its first skip items. isDry '1': only counts, and
 -- asks for no lease. Returns { 'ok', dropped, next after or '', next skip, 1 if there may be more }.
 -- Twice: what is gone is gone. Begins with writes that a full Redis allows.
@@ -126,6 +128,13 @@ redis.call('XLEN', retryStream)
 redis.call('ZCARD', retry)
 redis.call('HLEN', retryItems)
 redis.call('HLEN', crash)
+${HISTORY}
+local function isReplay(history) return history and #openHistory(history)[2] > 0 end
+local function isReplayItem(item)
+  local packed = redis.call('HGET', retryItems, item)
+  local readable, envelope = pcall(cmsgpack.unpack, packed or '')
+  return readable and type(envelope) == 'table' and isReplay(envelope[4])
+end
 local function isReread(origin)
   return string.match(origin, '^%d+%-%d+$') and isBefore(position, origin) and #redis.call('XRANGE', stream, origin, origin) > 0
 end
@@ -133,7 +142,8 @@ local dropped = 0
 if after ~= '' then
   local entries = redis.call('XRANGE', retryStream, after, '+', 'COUNT', limit)
   for _, entry in ipairs(entries) do
-    if entry[2][1] == 'origin' and isReread(entry[2][2]) then
+    local of = entry[2]
+    if of[1] == 'origin' and isReread(of[2]) and not (of[3] == 'history' and isReplay(of[4])) then
       dropped = dropped + 1
       if isDry ~= '1' then
         redis.call('XACK', retryStream, group, entry[1])
@@ -147,7 +157,7 @@ if after ~= '' then
 end
 local items = redis.call('ZRANGE', retry, skip, skip + limit - 1)
 for _, item in ipairs(items) do
-  if isReread(item) then
+  if isReread(item) and not isReplayItem(item) then
     dropped = dropped + 1
     if isDry ~= '1' then
       redis.call('ZREM', retry, item)
