@@ -50,3 +50,12 @@ describe('a topic whose creation broke off before it was registered', () => {
     await waitFor(isListed);
   });
 });
+
+it('a topic that another instance deleted is made anew, also by one that still knows it', async () => {
+  const [knowing, deleting] = [await mq.open({ rebalanceIntervalSec: 60 }), await mq.open()];
+  const before = await knowing.runtime.admin.createTopic(topic, { partitionCount: 2 });
+  await deleting.runtime.admin.deleteTopic(topic);
+  const anew = await knowing.runtime.admin.createTopic(topic, { partitionCount: 3 });
+  expect([anew.partitionCount, anew.incarnation === before.incarnation]).toEqual([3, false]);
+  expect(await deleting.runtime.admin.topicExists(topic)).toBe(true);
+});

@@ -59,10 +59,13 @@ export class TopicRegistry {
    * when that deletion is not finished.
    */
   ensure(topic: string, partitionCount: number, options: { readonly anew?: boolean } = {}): Promise<TopicMeta> {
-    let pending = this.creating.get(topic);
+    const anew = options.anew === true;
+    // One that may not make it anew cannot answer for one that may.
+    const name = anew ? `anew ${topic}` : topic;
+    let pending = this.creating.get(name);
     if (pending === undefined) {
-      pending = this.create(topic, partitionCount, options.anew === true).finally(() => this.creating.delete(topic));
-      this.creating.set(topic, pending);
+      pending = this.create(topic, partitionCount, anew).finally(() => this.creating.delete(name));
+      this.creating.set(name, pending);
     }
     return pending;
   }
@@ -118,7 +121,8 @@ export class TopicRegistry {
   }
 
   private async create(topic: string, partitionCount: number, anew: boolean): Promise<TopicMeta> {
-    const known = this.cache.get(topic) ?? (await this.load(topic));
+    // What is known here may have been deleted elsewhere.
+    const known = (anew ? undefined : this.cache.get(topic)) ?? (await this.load(topic));
     if (known !== null) {
       await this.register(topic);
       return known;
