@@ -18,7 +18,7 @@ export const dlqImport: Script<'dlq' | 'imports', 'keepMs', readonly ImportResul
   lua: `
 -- Adds dead letters that are not there. rest: (id, digest, number of fields and values, these) per letter.
 -- Returns 'imported' or 'present' per letter: it was imported before, or its entry stands under its own id.
--- Twice: the mark, written with the letter in one step, says that it is there; marks are kept for keepMs after the last
+-- Twice: the mark, written with the letter in one step or for the entry that stands there, says so when that is gone again; marks are kept for keepMs after the last
 -- import. The first write tells a full Redis, and a key of a wrong type, before anything is added.
 local results, at = {}, num(now())
 redis.call('XLEN', dlq)
@@ -30,6 +30,8 @@ while i <= #ARGV do
   if not isPresent then
     local found = redis.call('XRANGE', dlq, id, id)[1]
     isPresent = found and redis.sha1hex(table.concat(found[2], '\\0')) == digest
+    -- Its id is as old as it is: it is no import that a search by time has to reckon with.
+    if isPresent then redis.call('ZADD', imports, 0, mark) end
   end
   if isPresent then
     results[#results + 1] = 'present'
