@@ -85,3 +85,45 @@ describe('a range that is replayed', () => {
     });
   });
 });
+
+describe('the deletion of a group', () => {
+  it('that breaks off leaves no pause of a group that is only half there, and is finished by a second call', async () => {
+    const a = await consumer();
+    await send(a, [0, 1]);
+    await waitFor(() => handling.handled === 2);
+    const { admin } = a.runtime;
+    await admin.pause(topic, { group });
+    await a.close();
+    const { meta } = mq.keys.topic(topic);
+    const noted = (): Promise<number> => mq.client.hexists(meta, `paused:${group}`);
+    expect(await noted()).toBe(1);
+    const other = (await open()).runtime.admin;
+    const { commit } = mq.keys.partition(topic, 1);
+    await mq.client.rename(commit, `${commit}:aside`);
+    await mq.client.rpush(commit, 'a list');
+    expect(await errorOf(other.deleteGroup(group, { topic }))).toMatchObject({
+      message: expect.stringContaining('WRONGTYPE'),
+    });
+    expect(await noted()).toBe(0);
+    await mq.client.del(commit);
+    await mq.client.rename(`${commit}:aside`, commit);
+    expect(await other.deleteGroup(group, { topic })).toEqual({ group, topics: [topic] });
+    expect((await other.describeTopic(topic)).groups).toEqual([]);
+  });
+});
+
+it('what the administration took before it met an error is given back', async () => {
+  const a = await consumer();
+  await send(a, [0, 1]);
+  await waitFor(() => handling.handled === 2);
+  await a.close();
+  const { activity } = mq.keys.partition(topic, 0);
+  await mq.client.del(activity);
+  await mq.client.rpush(activity, 'a list');
+  const { admin } = (await open()).runtime;
+  expect(await errorOf(admin.resetPosition(topic, group, 'earliest'))).toMatchObject({
+    message: expect.stringContaining('WRONGTYPE'),
+  });
+  const leases = [0, 1].map((partition) => mq.keys.groupPartition(topic, partition, group).lease);
+  expect(await mq.client.exists(leases)).toBe(0);
+});

@@ -88,11 +88,17 @@ export function checkTimeout(timeoutMs: unknown): void {
 /** At most that many commands are under way at once, so that a topic of a thousand partitions is no burst. */
 const AT_ONCE = 32;
 
-/** `work` for each of these, some of them at a time; the results in their order. */
+/**
+ * `work` for each of these, some of them at a time; the results in their order. What was begun has ended also when it rejects,
+ * with the first error.
+ */
 export async function forEachOf<I, R>(items: readonly I[], work: (item: I) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   for (let i = 0; i < items.length; i += AT_ONCE) {
-    results.push(...(await Promise.all(items.slice(i, i + AT_ONCE).map(work))));
+    for (const outcome of await Promise.allSettled(items.slice(i, i + AT_ONCE).map(work))) {
+      if (outcome.status === 'rejected') throw outcome.reason;
+      results.push(outcome.value);
+    }
   }
   return results;
 }

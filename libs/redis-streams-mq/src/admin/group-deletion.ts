@@ -49,6 +49,8 @@ export class GroupDeletion {
     const { topic } = meta;
     const partitions = partitionsOf(meta);
     await whileIdle(this.deps, topic, group, partitions, async (hold) => {
+      // First: a deletion that breaks off leaves partitions by which a second call knows the group, and no start or pause without them.
+      await connection.send('HDEL', keys.topic(topic).meta, `start:${group}`, `paused:${group}`);
       for (const partition of partitions) {
         const token = await hold.token(partition);
         const reply = await connection.run(
@@ -57,7 +59,6 @@ export class GroupDeletion {
         if (reply.status === 'fenced') throw new MqAdminError('MQ_LEASE_LOST', 'the hold on the partition ended');
       }
     });
-    await connection.send('HDEL', keys.topic(topic).meta, `start:${group}`, `paused:${group}`);
   }
 
   private async topicOf(group: string, topic: string): Promise<TopicMeta[]> {
