@@ -75,7 +75,7 @@ export class MqAdmin {
   /**
    * Makes a topic; one that exists is left as it is and returned with the count it has, with a warning if another was asked for.
    * One that was deleted is made anew.
-   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, MqInvalidNameError, MqError `MQ_TOPIC_BEING_DELETED`
+   * @throws MqAdminError `MQ_INVALID_ARGUMENT`, `MQ_TOPIC_BEING_DELETED`; MqInvalidNameError
    */
   async createTopic(topic: string, options: { readonly partitionCount?: number } = {}): Promise<TopicMeta> {
     assertTopicName(topic);

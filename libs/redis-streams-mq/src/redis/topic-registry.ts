@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { MqError } from '../core/errors.js';
+import { MqAdminError, MqError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
 import type { Connection } from './connection.js';
@@ -55,8 +55,8 @@ export class TopicRegistry {
 
   /**
    * The topic's meta, made with `partitionCount` partitions when there is none; its streams are there afterwards.
-   * @throws MqError `MQ_TOPIC_DELETED` when it was deleted on purpose: making it again takes `anew`; `MQ_TOPIC_BEING_DELETED`
-   * when that deletion is not finished.
+   * @throws MqError `MQ_TOPIC_DELETED` when it was deleted on purpose: making it again takes `anew`; MqAdminError
+   * `MQ_TOPIC_BEING_DELETED` when that deletion is not finished.
    */
   ensure(topic: string, partitionCount: number, options: { readonly anew?: boolean } = {}): Promise<TopicMeta> {
     const anew = options.anew === true;
@@ -138,7 +138,7 @@ export class TopicRegistry {
       ),
     );
     if (anew && made.isBeingDeleted) {
-      throw new MqError(
+      throw new MqAdminError(
         'MQ_TOPIC_BEING_DELETED',
         `the deletion of topic ${topic} is not finished; delete it once more`,
         {
