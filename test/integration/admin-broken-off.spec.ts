@@ -1,5 +1,6 @@
 import type { TestInstance } from '../support/engine.js';
 import { HandlingRecord } from '../support/handling-record.js';
+import { HoldingProxy } from '../support/holding-proxy.js';
 import { useMq } from '../support/mq-fixture.js';
 import { uniqueName } from '../support/unique-name.js';
 import { waitFor } from '../support/wait-for.js';
@@ -120,10 +121,24 @@ it('what the administration took before it met an error is given back', async ()
   const { activity } = mq.keys.partition(topic, 0);
   await mq.client.del(activity);
   await mq.client.rpush(activity, 'a list');
-  const { admin } = (await open()).runtime;
-  expect(await errorOf(admin.resetPosition(topic, group, 'earliest'))).toMatchObject({
-    message: expect.stringContaining('WRONGTYPE'),
-  });
+  const proxy = await HoldingProxy.start(mq.redis.port);
+  try {
+    const { admin } = (await mq.open({ redis: proxy.url, failFast: true })).runtime;
+    // The request for the second partition is late, and the answer for the first is an error.
+    const { held, release } = proxy.holdAfter(1, (request) => request.includes('admin-'));
+    const failures = async (): Promise<number> =>
+      Number(/errorstat_WRONGTYPE:count=(\d+)/.exec(await mq.client.info('errorstats'))?.[1] ?? 0);
+    const before = await failures();
+    const reset = errorOf(admin.resetPosition(topic, group, 'earliest'));
+    await held;
+    await waitFor(async () => (await failures()) > before);
+    release();
+    expect(await reset).toMatchObject({ message: expect.stringContaining('WRONGTYPE') });
+    // Behind whatever it had sent.
+    await admin.topicExists(topic);
+  } finally {
+    await proxy.stop();
+  }
   const leases = [0, 1].map((partition) => mq.keys.groupPartition(topic, partition, group).lease);
   expect(await mq.client.exists(leases)).toBe(0);
 });
