@@ -5,12 +5,15 @@ import type {
 } from '../../libs/redis-streams-mq/src/core/handler.js';
 import type { MqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { DeadLetter } from '../../libs/redis-streams-mq/src/core/results.js';
+import { dlqPage } from '../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
 import { Child } from '../support/child.js';
 import type { TestInstance } from '../support/engine.js';
 import { EventLog } from '../support/event-log.js';
 import { HandlingRecord } from '../support/handling-record.js';
+import { useMq } from '../support/mq-fixture.js';
 import { onEachKind } from '../support/on-each-kind.js';
 import { allPages, lettersOf, startRejecting } from '../support/rejecting-handler.js';
+import { mentions } from '../support/tcp-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 import { deferred, waitFor } from '../support/wait-for.js';
 
@@ -250,4 +253,45 @@ onEachKind('a handler of dead letters', (kind) => {
     expect(shared.map((handled) => handled.length)).toEqual([20, 20]);
     expect(new Set(shared.flat().map(({ context }) => context.deadLetter.id)).size).toBe(40);
   }, 60_000);
+});
+
+describe('the pause of a handler', () => {
+  const mq = useMq();
+
+  it('of dead letters resolves when the call that was just being begun is over, and not before', async () => {
+    const first = await mq.open({ defaultPartitionCount: 1 });
+    await first.start({ topic, group: 'g', handle: () => Promise.reject(new DeadLetter('no')) });
+    const proxy = await mq.proxy();
+    const second = await mq.open({ redis: proxy.url });
+    const isDone = deferred();
+    const handled = await consumeLetters(second, {}, () => isDone.promise);
+    const isBeingRead = proxy.dropNextRequestMatching(mentions(dlqPage.sha));
+    await first.producer.send(topic, 'x');
+    await isBeingRead;
+    let hasPaused = false;
+    const paused = second.runtime.control.pause({ topic, group: 'letters' }).then(() => (hasPaused = true));
+    await waitFor(() => handled.length === 1);
+    expect(hasPaused).toBe(false);
+    isDone.resolve();
+    await paused;
+  });
+
+  it('waits also for a call whose lease was lost', async () => {
+    const first = await mq.open({ defaultPartitionCount: 1, ...short });
+    const isDone = deferred();
+    let calls = 0;
+    await first.start({ topic, group: 'g', handle: () => (calls++ === 0 ? isDone.promise : undefined) });
+    await first.producer.send(topic, 'x');
+    await waitFor(() => calls === 1);
+    const lost = EventLog.of(first.runtime.events, 'leaseLost');
+    await mq.client.del(mq.keys.groupPartition(topic, 0, 'g').lease);
+    await waitFor(() => lost.count('leaseLost') === 1);
+    let hasPaused = false;
+    const paused = first.runtime.control.pause({ topic, group: 'g' }).then(() => (hasPaused = true));
+    await new Promise(setImmediate);
+    expect(hasPaused).toBe(false);
+    isDone.resolve();
+    await paused;
+    expect(calls).toBe(1);
+  });
 });

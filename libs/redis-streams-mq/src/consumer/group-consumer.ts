@@ -204,12 +204,13 @@ export class GroupConsumer {
     await this.until(() => this.subscriptions.has(topic) || !this.ownership.holds(topic));
   }
 
-  /** Begins no call for `topic`, keeps its partitions; resolves when none of its calls runs. */
+  /** Begins no call for `topic`, keeps its partitions; resolves when none of its calls runs or is being begun. */
   async pauseTopic(topic: string): Promise<void> {
     const gate = this.gates.get(topic);
     gate?.close();
     const isBusy = (): boolean =>
-      [...this.partitions.values()].some(({ lease, busyForMs }) => lease.terms.topic === topic && busyForMs !== null);
+      this.ownership.isEnding(topic) ||
+      [...this.partitions.values()].some((partition) => partition.lease.terms.topic === topic && partition.isBusy);
     await this.until(() => gate?.isOpen !== false || !isBusy());
   }
 

@@ -112,7 +112,12 @@ export class Holdings {
   holds(topic: string): boolean {
     const owned = [...this.owned.values()].map(({ lease }) => lease.terms.topic);
     const acquiring = [...this.acquiring.values()].map((each) => each.topic);
-    return [...owned, ...acquiring, ...this.closing.values()].includes(topic);
+    return [...owned, ...acquiring].includes(topic) || this.isEnding(topic);
+  }
+
+  /** Whether code of the user still runs for a partition of `topic` that is owned no more. */
+  isEnding(topic: string): boolean {
+    return [...this.closing.values()].includes(topic);
   }
 
   /** Acquires it if it is free, unless it is held or may not be. @throws what Redis does */

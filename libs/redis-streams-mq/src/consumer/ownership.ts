@@ -127,6 +127,11 @@ export class Ownership {
     return this.holdings.holds(topic);
   }
 
+  /** Whether code of the user still runs for a partition of `topic` that is owned no more. */
+  isEnding(topic: string): boolean {
+    return this.holdings.isEnding(topic);
+  }
+
   /** One look at members and leases, and what follows from it. Returns when to look again, in milliseconds. */
   async runOnce(): Promise<number> {
     const { membership, rebalanceIntervalMs } = this.deps;

@@ -89,6 +89,11 @@ export class PartitionConsumer {
     return this.worker.busyForMs;
   }
 
+  /** Whether a handler call runs, or is being begun. */
+  get isBusy(): boolean {
+    return this.worker.isBusy;
+  }
+
   get room(): number {
     return this.intake.room;
   }

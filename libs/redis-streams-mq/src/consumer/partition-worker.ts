@@ -90,6 +90,11 @@ export class PartitionWorker {
     return this.longestSince('since');
   }
 
+  /** Whether a call runs, or is being begun. */
+  get isBusy(): boolean {
+    return this.calls.size > 0;
+  }
+
   start(): void {
     this.loop ??= this.run();
   }
