@@ -1,9 +1,10 @@
 import { Pausing } from '../../libs/redis-streams-mq/src/admin/pausing.js';
 import { Connection } from '../../libs/redis-streams-mq/src/redis/connection.js';
 import type { TestInstance } from '../support/engine.js';
+import { holdNext, type HeldCall } from '../support/hold-next.js';
 import { onEachKind } from '../support/on-each-kind.js';
 import { uniqueName } from '../support/unique-name.js';
-import { deferred, waitFor } from '../support/wait-for.js';
+import { waitFor } from '../support/wait-for.js';
 
 onEachKind('the deletion of a topic', (redis) => {
   const group = 'g';
@@ -23,30 +24,7 @@ onEachKind('the deletion of a topic', (redis) => {
   const lengths = async ({ runtime }: TestInstance): Promise<number[]> =>
     (await runtime.admin.describeTopic(topic)).partitions.map(({ length }) => length);
 
-  /** Holds the next call back before it does anything. */
-  function holdNext<T extends object>(
-    { prototype }: { prototype: T },
-    method: keyof T & string,
-    isMeant: (args: unknown[]) => boolean = () => true,
-  ): { readonly reached: Promise<void>; readonly go: () => void } {
-    const [reached, go] = [deferred(), deferred()];
-    const real = prototype[method] as (...args: unknown[]) => unknown;
-    let isHeld = false;
-    jest.spyOn(prototype as Record<string, () => unknown>, method).mockImplementation(async function (
-      this: T,
-      ...args: unknown[]
-    ) {
-      if (!isHeld && isMeant(args)) {
-        isHeld = true;
-        reached.resolve();
-        await go.promise;
-      }
-      return real.apply(this, args);
-    });
-    return { reached: reached.promise, go: () => go.resolve() };
-  }
-
-  const moments: [string, () => ReturnType<typeof holdNext>][] = [
+  const moments: [string, () => HeldCall][] = [
     ['before it stops the groups', () => holdNext(Connection, 'send', ([name]) => name === 'SREM')],
     ['before it deletes', () => holdNext(Pausing, 'areFreeBy')],
   ];

@@ -27,11 +27,11 @@ import {
 import { flagPause, notePause, pauseState } from '../../../libs/redis-streams-mq/src/redis/scripts/pause.script.js';
 import {
   dropRetries,
-  replayRange,
   resetPosition,
   walkStream,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/position.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
+import { replayRange } from '../../../libs/redis-streams-mq/src/redis/scripts/replay-range.script.js';
 import { report } from '../../../libs/redis-streams-mq/src/redis/scripts/report.script.js';
 import { replay } from '../../../libs/redis-streams-mq/src/redis/scripts/replay.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
@@ -836,8 +836,21 @@ export const scriptCases: readonly ScriptCase[] = [
       await place.redis.send('DEL', place.keys.lease);
       return ids;
     },
-    call: ({ keys }, ids) => call(replayRange, keys, { from: ids[1]!, to: ids[2]!, limit: 10 }),
-    reply: (ids) => ({ count: 2, last: ids[2], more: false }),
+    call: ({ keys, group }, ids) => call(replayRange, keys, { group, from: ids[1]!, to: ids[2]!, limit: 10 }),
+    reply: (ids) => ({ status: 'ok', count: 2, last: ids[2], more: false }),
+    inFullRedis: 'is refused',
+    timesIn: ['retry'],
+  }),
+  using(replayRange, {
+    as: 'of what waits for a retry',
+    arrange: async (place) => {
+      const ids = await place.pending(2);
+      await place.fail(ids[0]!, 'stream', ids[0], 600_000);
+      await place.redis.send('DEL', place.keys.lease);
+      return ids;
+    },
+    call: ({ keys, group }) => call(replayRange, keys, { group, from: '-', to: '+', limit: 10 }),
+    reply: (ids) => ({ status: 'ok', count: 2, last: ids[1], more: false }),
     inFullRedis: 'is refused',
     timesIn: ['retry'],
   }),

@@ -55,9 +55,13 @@ export async function requireGroup(
 }
 
 /** `topic` null: on no topic at all. */
-export function groupNotFound(topic: string | null, group: string): MqAdminError {
+export function groupNotFound(
+  topic: string | null,
+  group: string,
+  context: Readonly<Record<string, unknown>> = {},
+): MqAdminError {
   const message = topic === null ? `no topic has a group ${group}` : `topic ${topic} has no group ${group}`;
-  return new MqAdminError('MQ_GROUP_NOT_FOUND', message, { context: { topic, group } });
+  return new MqAdminError('MQ_GROUP_NOT_FOUND', message, { context: { topic, group, ...context } });
 }
 
 /** @throws MqInvalidNameError, MqAdminError `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT` */

@@ -2,9 +2,9 @@ import { pause } from '../core/clock.js';
 import { MqAdminError, thrownText } from '../core/errors.js';
 import { compareStreamIds, isStreamId } from '../core/stream-id.js';
 import { call } from '../redis/script.js';
-import { replayRange } from '../redis/scripts/position.script.js';
+import { replayRange } from '../redis/scripts/replay-range.script.js';
 import { valueOf } from '../redis/spread.js';
-import { chosen, invalidArgument, requireGroup, requireTopic, type AdminDeps } from './admin-deps.js';
+import { chosen, groupNotFound, invalidArgument, requireGroup, requireTopic, type AdminDeps } from './admin-deps.js';
 
 /** The id of a message, or a time: milliseconds since the epoch, or a Date. */
 export type RangeEnd = string | number | Date;
@@ -59,8 +59,8 @@ export class RangeReplay {
    * Puts the messages of a range before one group again, with their attempts reset and their event ids kept; the group may be
    * running. They come as retries do: beside newer messages, in order among themselves.
    * What the group has not been given yet is not in the range: it comes by itself, and would come twice.
-   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`, `MQ_REPLAY_INCOMPLETE` when it failed on
-   * the way: its context has the report of what was replayed before
+   * @throws MqAdminError `MQ_GROUP_NOT_FOUND`, also when it is deleted meanwhile, `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`,
+   * `MQ_REPLAY_INCOMPLETE` when it failed on the way: its context has the report of what was replayed before
    */
   async replay(topic: string, group: string, options: ReplayRangeOptions = {}): Promise<ReplayRangeReport> {
     const { limit = Infinity, rate = Infinity } = options;
@@ -75,19 +75,22 @@ export class RangeReplay {
     const partitions = chosen(options.partition === undefined ? undefined : [options.partition], meta.partitionCount);
     await requireGroup(this.deps, meta, group);
     const report: Running = { topic, group, replayed: 0, complete: true, partitions: [] };
+    let isThere: boolean;
     try {
-      await this.copyRange(report, partitions, { from, to, limit, rate });
+      isThere = await this.copyRange(report, partitions, { from, to, limit, rate });
     } catch (error) {
       throw incomplete({ ...report, complete: false }, error);
     }
+    if (!isThere) throw groupNotFound(topic, group, { report: { ...report, complete: false } });
     return report;
   }
 
+  /** False when the group is gone. */
   private async copyRange(
     report: Running,
     partitions: readonly number[],
     { from, to, limit, rate }: { from: string; to: string; limit: number; rate: number },
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { topic, group } = report;
     // As it is now: what is delivered meanwhile is not in the range, or it might never end.
     const ends = await this.deps.statistics.ofPartitions(
@@ -107,9 +110,10 @@ export class RangeReplay {
         const left = Math.min(PAGE, limit - report.replayed, Math.max(1, Math.floor(rate / 10)));
         if (left === 0) {
           report.complete = false;
-          return;
+          return true;
         }
         const page = await this.copy(topic, partition, group, after, end, left);
+        if (page.status === 'no-group') return false;
         seen.replayed += page.count;
         report.replayed += page.count;
         seen.lastId = page.last ?? seen.lastId;
@@ -120,11 +124,12 @@ export class RangeReplay {
         if (dueMs > 0) await pause(this.deps.clock, dueMs);
       }
     }
+    return true;
   }
 
   private copy(topic: string, partition: number, group: string, from: string, to: string, limit: number) {
     const keys = this.deps.keys.groupPartition(topic, partition, group);
-    return this.deps.connection.run(call(replayRange, keys, { from, to, limit }));
+    return this.deps.connection.run(call(replayRange, keys, { group, from, to, limit }));
   }
 }
 

@@ -1,4 +1,4 @@
-import { asArray, asNumber, asText } from '../reply.js';
+import { asArray, asNumber, asText, type Reply } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
 import { HISTORY } from './history.js';
 import { IS_BEFORE } from './stream-ids.js';
@@ -180,28 +180,7 @@ return { 'ok', dropped, '', skip + kept, #items == tonumber(limit) and 1 or 0 }`
   },
 });
 
-export const replayRange: Script<'stream' | 'retry' | 'retryItems', 'from' | 'to' | 'limit', WalkReply> = defineScript({
-  name: 'replay-range',
-  keys: ['stream', 'retry', 'retryItems'],
-  args: ['from', 'to', 'limit'],
-  lua: `
--- Copies messages of a range, oldest first and at most limit, into a group's retry bucket: due now, with no attempts made. One that
--- is there already is due now. Returns { count, id of the last, 1 if there may be more }.
--- Twice: the item is the message's id, so that it is there once. ZCARD fails on a key of a wrong type before anything is written.
-${WALK}
-redis.call('ZCARD', retry)
-redis.call('HLEN', retryItems)
-local micros = nowMicros()
-local count, last, more = walk(stream, from, to, tonumber(limit), 'XRANGE', function(entry, seen)
-  redis.call('HSET', retryItems, entry[1], cmsgpack.pack({ '0', '', entry[2] }))
-  -- Microseconds apart: equal times would be ordered by their digits.
-  redis.call('ZADD', retry, string.format('%.3f', (micros + seen) / 1000), entry[1])
-end)
-return { count, last or '', more }`,
-  decode: decodeWalk,
-});
-
-function decodeWalk(reply: Parameters<typeof asArray>[0]): WalkReply {
+export function decodeWalk(reply: Reply | undefined): WalkReply {
   const [count, last, more] = asArray(reply);
   return { count: asNumber(count), last: asText(last) || null, more: asNumber(more) === 1 };
 }

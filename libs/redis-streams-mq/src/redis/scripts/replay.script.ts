@@ -1,6 +1,7 @@
 import { asArray, asText, asTexts } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
 import { HISTORY } from './history.js';
+import { IS_KNOWN } from './known-group.js';
 
 /**
  * What became of one letter: `later`, the script had copied enough; `waiting`, an earlier replay or a retry of the same
@@ -33,15 +34,7 @@ export const replay: Script<
 -- wrong type before anything is written.
 if redis.call('EXISTS', paused, pausedAll) > 0 then return { 'paused' } end
 ${HISTORY}
-local function isKnown()
-  if redis.call('HEXISTS', commit, group) == 1 then return true end
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
-  if groups.err then return false end
-  for _, known in ipairs(groups) do
-    for i = 1, #known, 2 do if known[i] == 'name' and known[i + 1] == group then return true end end
-  end
-  return false
-end
+${IS_KNOWN}
 if not isKnown() then return { 'no-group' } end
 redis.call('ZCARD', retry)
 redis.call('HLEN', retryItems)
