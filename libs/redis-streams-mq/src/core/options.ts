@@ -266,7 +266,7 @@ export interface MqOptions<R = unknown> {
 
   /**
    * Where a new group begins: with everything that the topic still holds, or with what is sent from now on. An existing
-   * group goes on where it was.
+   * group goes on where it was. Groups of dead-letter handlers ask only their own `startFrom`.
    *
    * Hazard: with `latest`, what was sent before the group's first start is never handled by it.
    * @defaultValue 'earliest'
