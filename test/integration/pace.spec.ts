@@ -176,3 +176,17 @@ describe('answers that come late', () => {
     },
   );
 });
+
+describe('a backlog that is handled without trouble', () => {
+  it('is never looked through again: no pending list is read and nothing is claimed', async () => {
+    const COUNT = 20_000;
+    const instance = await mq.open({ defaultPartitionCount: 4, consumerBatchCount: 100 });
+    const messages = Array.from({ length: COUNT }, (_, n) => ({ payload: { n } }));
+    expect((await instance.producer.sendBatch(topic, messages)).failed).toBe(0);
+    const before = await calls('xclaim');
+    let handled = 0;
+    await instance.start({ topic, group, handle: () => void handled++ });
+    await waitFor(() => handled === COUNT, { timeoutMs: 20_000 });
+    expect((await calls('xclaim')) - before).toBe(0);
+  });
+});

@@ -1,4 +1,7 @@
+import type { Clock } from '../core/clock.js';
 import { MqLeaseLostError } from '../core/errors.js';
+import type { HandlerOutcome } from '../core/handler.js';
+import type { Lease } from './lease.js';
 
 /** One call of a handler, for one message or a batch, while it runs: its signal, and until when it may run. */
 export class HandlerCall {
@@ -14,6 +17,8 @@ export class HandlerCall {
   constructor(
     readonly startedAt: number,
     private readonly limitMs: number,
+    private readonly lease: Lease,
+    private readonly clock: Clock,
   ) {
     this.deadline = limitMs === 0 ? Infinity : startedAt + limitMs;
   }
@@ -25,6 +30,11 @@ export class HandlerCall {
       if (this.abortReason !== undefined) this.controller.abort(this.abortReason);
     }
     return this.controller.signal;
+  }
+
+  /** What it means that its time is over. */
+  get timedOut(): HandlerOutcome {
+    return { type: 'retry', error: this.timeoutError };
   }
 
   abort(reason: Error): void {
@@ -39,8 +49,10 @@ export class HandlerCall {
     this.onTimeout();
   }
 
-  heartbeat(now: number, isTrusted: boolean, place: Readonly<Record<string, unknown>>): void {
-    if (!isTrusted) throw new MqLeaseLostError(place);
-    if (this.limitMs !== 0) this.deadline = now + this.limitMs;
+  /** @throws MqLeaseLostError */
+  heartbeat(): void {
+    const { topic, partition, group } = this.lease.terms;
+    if (!this.lease.isTrusted) throw new MqLeaseLostError({ topic, partition, group });
+    if (this.limitMs !== 0) this.deadline = this.clock.monotonic() + this.limitMs;
   }
 }

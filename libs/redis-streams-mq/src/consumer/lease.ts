@@ -39,7 +39,12 @@ export class Lease {
 
   /** Nothing may be started for this partition when this is false. */
   get isTrusted(): boolean {
-    return !this.ended && this.clock.monotonic() < this.trustedUntil;
+    return this.isTrustedAt(this.clock.monotonic());
+  }
+
+  /** The same for who has just read the monotonic clock. */
+  isTrustedAt(now: number): boolean {
+    return !this.ended && now < this.trustedUntil;
   }
 
   get isEnded(): boolean {

@@ -72,10 +72,10 @@ export class LetterDesk {
     });
   }
 
-  contextOf(context: StreamContext, letter: DeadLetter): DeadLetterContext {
+  /** The same context, with what a dead letter adds to it. */
+  extend(context: StreamContext, letter: DeadLetter): DeadLetterContext {
     const { letters, subscription } = this.deps;
-    return Object.defineProperties({} as DeadLetterContext, {
-      ...Object.getOwnPropertyDescriptors(context),
+    return Object.defineProperties(context as DeadLetterContext, {
       deadLetter: { value: letter, enumerable: true },
       replay: {
         enumerable: true,

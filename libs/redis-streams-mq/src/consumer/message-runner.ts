@@ -2,14 +2,15 @@ import type { Clock, Timer } from '../core/clock.js';
 import type { DeadLetter } from '../core/dead-letter.js';
 import { MqHandlerTimeoutError, MqLeaseLostError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
-import type { HandlerDefinition, HandlerOutcome, ReceivedMessage, StreamContext } from '../core/handler.js';
-import { decodeMessage, MalformedEntryError, rawFieldsOf, type DecodedMessage } from '../core/message.js';
+import type { HandlerDefinition, HandlerOutcome, ReceivedMessage } from '../core/handler.js';
+import { decodeMessage, MalformedEntryError, type DecodedMessage } from '../core/message.js';
 import type { Serializer } from '../core/serializer.js';
 import { isStreamId, streamIdTime } from '../core/stream-id.js';
 import type { Entry } from './entry.js';
 import { HandlerCall } from './handler-call.js';
 import type { Lease } from './lease.js';
 import type { LetterDesk } from './letter-desk.js';
+import { MessageContext } from './message-context.js';
 
 /** What became of one handler call, before the retry policy has its say. */
 export type RunResult =
@@ -25,6 +26,8 @@ export interface RunReport {
   readonly message: DecodedMessage | null;
   /** Resolves when the user's code has really ended, which after a timeout may be later than the report. */
   readonly ended: Promise<void> | null;
+  /** How long the handler took until then, or until its time was over; 0 when it was not called. */
+  readonly tookMs: number;
 }
 
 /** An entry that is to be handled. */
@@ -53,7 +56,8 @@ const SHUTDOWN = new Stopped('the process is shutting down');
 
 /** Decodes entries and calls the handler for each, with its time limit and its signal. */
 export class MessageRunner {
-  private readonly calls = new Set<HandlerCall>();
+  /** One as a rule, and a set allocates with every few that come and go. */
+  private readonly calls: HandlerCall[] = [];
   private timer: Timer | undefined;
   private timerAt = Infinity;
 
@@ -68,9 +72,9 @@ export class MessageRunner {
     this.abort(SHUTDOWN);
   }
 
-  async run(entry: Entry): Promise<RunReport> {
+  run(entry: Entry): RunReport | Promise<RunReport> {
     const opened = this.open(entry);
-    return 'result' in opened ? opened : this.call(entry, opened.message, opened.payload, opened.publishedAt);
+    return 'result' in opened ? opened : this.call(entry, opened);
   }
 
   /** As `run`, for several entries that are handled by one call; one report for each, in their order. */
@@ -91,18 +95,23 @@ export class MessageRunner {
       message = decodeMessage(entry.fields!);
       payload = this.deserialize(message.payload);
     } catch (error) {
-      return { result: { type: 'dead', reason: 'malformed', error, called: false }, message: null, ended: null };
+      return {
+        result: { type: 'dead', reason: 'malformed', error, called: false },
+        message: null,
+        ended: null,
+        tookMs: 0,
+      };
     }
     const publishedAt = streamIdTime(entry.origin);
     const ttlMs = Math.min(message.ttlMs ?? Infinity, this.deps.handler.options.ttlMs || Infinity);
-    if (this.deps.serverNow() > publishedAt + ttlMs) {
-      return { result: { type: 'dead', reason: 'expired', called: false }, message, ended: null };
+    if (ttlMs !== Infinity && this.deps.serverNow() > publishedAt + ttlMs) {
+      return { result: { type: 'dead', reason: 'expired', called: false }, message, ended: null, tookMs: 0 };
     }
     return { message, payload, publishedAt };
   }
 
   /** As `run`, for an entry that is a dead letter: whatever it died of, it is shown to its handler. */
-  async runLetter(entry: Entry, letter: DeadLetter): Promise<RunReport> {
+  runLetter(entry: Entry, letter: DeadLetter): RunReport | Promise<RunReport> {
     let message: DecodedMessage;
     let payload: unknown;
     try {
@@ -115,7 +124,7 @@ export class MessageRunner {
     }
     const { originalMessageId, failedAt } = letter;
     const publishedAt = isStreamId(originalMessageId) ? streamIdTime(originalMessageId) : failedAt;
-    return this.call(entry, message, payload, publishedAt, letter);
+    return this.call(entry, { message, payload, publishedAt }, letter);
   }
 
   private deserialize(bytes: Buffer): unknown {
@@ -126,135 +135,118 @@ export class MessageRunner {
     }
   }
 
-  private async call(
-    entry: Entry,
-    message: DecodedMessage,
-    payload: unknown,
-    publishedAt: number,
-    letter?: DeadLetter,
-  ): Promise<RunReport> {
-    if (!this.isTrusted) return { result: { type: 'aborted' }, message, ended: null };
+  private async call(entry: Entry, opened: Opened, letter?: DeadLetter): Promise<RunReport> {
+    const { message, payload, publishedAt } = opened;
     const call = this.begin();
-    const own = this.contextOf(entry, message, publishedAt, call, letter);
-    const context = letter === undefined ? own : this.deps.desk!.contextOf(own, letter);
+    if (call === null) return { result: { type: 'aborted' }, message, ended: null, tookMs: 0 };
+    const own = this.contextOf(entry, opened, call, letter);
+    const context = letter === undefined ? own : this.deps.desk!.extend(own, letter);
     const running = this.invoke({ payload, payloadBytes: message.payload, context });
-    const timedOut = await this.timedOut(call, running);
-    const result = this.resultOf(call, timedOut === null ? await running : timedOut, publishedAt);
-    return { result, message, ended: timedOut === null ? null : running.then(() => undefined) };
+    const outcome = await this.outcomeOf<HandlerOutcome>(call, running, (error) => ({ type: 'retry', error }));
+    const tookMs = this.over(call);
+    const result = this.resultOf(call, outcome ?? call.timedOut, publishedAt, tookMs);
+    return { result, message, ended: outcome === null ? endOf(running) : null, tookMs };
   }
 
   private async callBatch(items: readonly (Opened & { readonly entry: Entry })[]): Promise<readonly RunReport[]> {
-    if (!this.isTrusted) return items.map(({ message }) => ({ result: { type: 'aborted' }, message, ended: null }));
     const call = this.begin();
-    const received = items.map(({ entry, message, payload, publishedAt }) => {
-      const context = this.contextOf(entry, message, publishedAt, call, undefined);
-      return { payload, payloadBytes: message.payload, context };
+    if (call === null)
+      return items.map(({ message }) => ({ result: { type: 'aborted' }, message, ended: null, tookMs: 0 }));
+    const received = items.map((item): ReceivedMessage => {
+      const { payload, message } = item;
+      return { payload, payloadBytes: message.payload, context: this.contextOf(item.entry, item, call) };
     });
     const running = this.invokeBatch(received);
-    const timedOut = await this.timedOut(call, running);
-    const outcomes = timedOut === null ? await running : items.map(() => timedOut);
-    const ended = timedOut === null ? null : running.then(() => undefined);
+    const outcomes = await this.outcomeOf<readonly HandlerOutcome[]>(call, running, (error) =>
+      items.map(() => ({ type: 'retry', error })),
+    );
+    const tookMs = this.over(call);
+    const ended = outcomes === null ? endOf(running) : null;
     return items.map(({ message, publishedAt }, i) => ({
-      result: this.resultOf(call, outcomes[i]!, publishedAt),
+      result: this.resultOf(call, outcomes?.[i] ?? call.timedOut, publishedAt, tookMs),
       message,
       ended,
+      tookMs,
     }));
   }
 
   /**
-   * The last look: a process may have been frozen since the one before. A lease past its time is lost here, since what is
-   * not handled now would stay, should it be renewed after all, without anybody who begins it.
+   * `null` when the lease is over. The last look: a process may have been frozen since the one before. A lease past its
+   * time is lost here, since what is not handled now would stay, should it be renewed after all, without anybody who
+   * begins it.
    */
-  private get isTrusted(): boolean {
-    const { lease } = this.deps;
-    if (!lease.isTrusted) lease.lose('expired');
-    return !lease.isEnded;
-  }
-
-  private begin(): HandlerCall {
-    const { clock, handler } = this.deps;
-    const call = new HandlerCall(clock.monotonic(), handler.options.handlerTimeoutMs);
-    this.calls.add(call);
+  private begin(): HandlerCall | null {
+    const { clock, handler, lease } = this.deps;
+    const now = clock.monotonic();
+    if (!lease.isTrustedAt(now)) {
+      lease.lose('expired');
+      return null;
+    }
+    const call = new HandlerCall(now, handler.options.handlerTimeoutMs, lease, clock);
+    this.calls.push(call);
     return call;
   }
 
-  /** Resolves when the call has ended, with `null`, or when its time is over, with what that means. */
-  private async timedOut(call: HandlerCall, running: Promise<unknown>): Promise<HandlerOutcome | null> {
-    const { handlerTimeoutMs } = this.deps.handler.options;
-    if (handlerTimeoutMs === 0) {
-      await running;
-    } else {
-      const overrun = new Promise<void>((resolve) => (call.onTimeout = resolve));
+  /** Resolves with what the code gave, or with `null` when its time is over before that. */
+  private outcomeOf<T>(call: HandlerCall, running: Promise<T>, failed: (error: unknown) => T): Promise<T | null> {
+    return new Promise((resolve) => {
+      running.then(resolve, (error: unknown) => resolve(failed(error)));
+      if (call.deadline === Infinity) return;
+      call.onTimeout = () => resolve(null);
       this.watch(call.deadline);
-      await Promise.race([running, overrun]);
-    }
-    this.calls.delete(call);
-    return call.timeoutError === undefined ? null : { type: 'retry', error: call.timeoutError };
+    });
   }
 
-  private resultOf(call: HandlerCall, outcome: HandlerOutcome, publishedAt: number): RunResult {
-    const { clock, events, lease, serverNow } = this.deps;
+  /** Returns how long it took. */
+  private over(call: HandlerCall): number {
+    const { calls } = this;
+    if (calls.length === 1) calls.pop();
+    else calls.splice(calls.indexOf(call), 1);
+    return this.deps.clock.monotonic() - call.startedAt;
+  }
+
+  private resultOf(call: HandlerCall, outcome: HandlerOutcome, publishedAt: number, durationMs: number): RunResult {
+    const { events, lease, serverNow } = this.deps;
     let result: RunResult = outcome.type === 'dead' ? { ...outcome, called: true } : outcome;
     if (result.type === 'retry' && (call.abortReason === SHUTDOWN || lease.isEnded)) result = { type: 'aborted' };
     if (events.has('handled')) {
-      events.emit('handled', {
-        ...this.place,
-        outcome: result.type,
-        durationMs: clock.monotonic() - call.startedAt,
-        endToEndMs: Math.max(0, serverNow() - publishedAt),
-      });
+      const { topic, partition, group } = lease.terms;
+      const endToEndMs = Math.max(0, serverNow() - publishedAt);
+      events.emit('handled', { topic, partition, group, outcome: result.type, durationMs, endToEndMs });
     }
     return result;
   }
 
-  private async invoke(received: ReceivedMessage): Promise<HandlerOutcome> {
+  private invoke(received: ReceivedMessage): Promise<HandlerOutcome> {
     try {
-      return await this.deps.handler.invoke(received);
+      return this.deps.handler.invoke(received);
     } catch (error) {
-      return { type: 'retry', error };
+      return Promise.resolve({ type: 'retry', error });
     }
   }
 
   private async invokeBatch(received: readonly ReceivedMessage[]): Promise<readonly HandlerOutcome[]> {
     const { invokeBatch, name } = this.deps.handler;
-    try {
-      const outcomes = await invokeBatch!(received);
-      if (outcomes.length === received.length) return outcomes;
-      throw new Error(`${name} gave ${outcomes.length} outcomes for ${received.length} messages`);
-    } catch (error) {
-      return received.map(() => ({ type: 'retry', error }));
-    }
+    const outcomes = await invokeBatch!(received);
+    if (outcomes.length === received.length) return outcomes;
+    throw new Error(`${name} gave ${outcomes.length} outcomes for ${received.length} messages`);
   }
 
   private contextOf(
     entry: Entry,
-    message: DecodedMessage,
-    publishedAt: number,
+    { message, publishedAt }: Opened,
     call: HandlerCall,
-    letter: DeadLetter | undefined,
-  ): StreamContext {
-    const { lease, handler, clock } = this.deps;
-    const fields = entry.fields!;
-    return {
-      topic: handler.topic,
-      partition: lease.terms.partition,
-      group: handler.group,
+    letter?: DeadLetter,
+  ): MessageContext {
+    return new MessageContext({
+      terms: this.deps.lease.terms,
+      message,
       id: letter?.originalMessageId ?? entry.origin,
-      key: message.key,
-      headers: message.headers,
-      eventId: message.eventId,
       attempt: entry.attemptsMade + 1,
-      epoch: lease.terms.epoch,
-      timestamp: message.timestamp ?? publishedAt,
       publishedAt,
-      get signal() {
-        return call.signal;
-      },
-      get rawFields() {
-        return rawFieldsOf(letter?.fields ?? fields);
-      },
-      heartbeat: async () => call.heartbeat(clock.monotonic(), lease.isTrusted, this.place),
-    };
+      fields: letter?.fields ?? entry.fields!,
+      call,
+    });
   }
 
   private abort(reason: Error): void {
@@ -286,4 +278,9 @@ export class MessageRunner {
     const { topic, partition, group } = this.deps.lease.terms;
     return { topic, partition, group };
   }
+}
+
+function endOf(running: Promise<unknown>): Promise<void> {
+  const end = (): void => undefined;
+  return running.then(end, end);
 }

@@ -323,7 +323,7 @@ export class PartitionIntake {
       // Whether it takes entries is not known until it is answered: without an answer the ledger is checked.
       this.state = 'checking';
       this.afterCheck = 'reading';
-      const leftOver = settler.beginCheck();
+      const check = settler.beginCheck();
       const [entries, ...totals] = await connection.pipeline([read, ...this.ledgerCheck.commands]);
       if (!entries!.ok) throw entries!.error;
       if (this.isOver || !lease.isTrusted || this.state !== 'checking') return;
@@ -331,7 +331,8 @@ export class PartitionIntake {
       const stream = replies.get(keys.stream) ?? [];
       const retry = replies.get(keys.retryStream) ?? [];
       this.ledgerCheck.stage({ stream, retry });
-      await this.ledgerCheck.compare(totals, await leftOver());
+      await check.answered;
+      await this.ledgerCheck.compare(totals, check.leftOver);
       this.goOn(Math.max(stream.length, retry.length) >= asked ? 'hot' : 'reading');
     } finally {
       inFlight.unreserve(reserved);
@@ -345,9 +346,10 @@ export class PartitionIntake {
       this.checkAgain = false;
       await this.ledgerCheck.prepare();
       if (this.isOver || this.state !== 'checking') return;
-      const leftOver = settler.beginCheck();
+      const check = settler.beginCheck();
       const totals = await connection.pipeline(this.ledgerCheck.commands);
-      await this.ledgerCheck.compare(totals, await leftOver());
+      await check.answered;
+      await this.ledgerCheck.compare(totals, check.leftOver);
       this.goOn(this.afterCheck);
     } finally {
       this.checked();

@@ -51,8 +51,8 @@ interface Call {
   overrunSince: number | null;
   /** The end of its code then. */
   ended: Promise<void> | null;
-  /** For each entry, where there is something to wait for. */
-  readonly settled: Pending[];
+  /** For each entry, where there is something to wait for; `null`: for none. */
+  settled: Pending[] | null;
 }
 
 /** Handles the entries of one partition in the order of the queue, `concurrency` at once, and says what became of each. */
@@ -63,8 +63,8 @@ export class PartitionWorker {
   private readonly outcomes: Outcomes;
   /** Of a handler of batches. */
   private readonly fill: BatchFill | null;
-  /** In the order of their starts. */
-  private readonly calls = new Set<Call>();
+  /** In the order of their starts. One as a rule, and a set allocates with every few that come and go. */
+  private readonly calls: Call[] = [];
   /** Those that the loop does not wait for, and the code that runs although its time is over. */
   private readonly unfinished = new Set<Promise<void>>();
   private wasFast = true;
@@ -204,9 +204,9 @@ export class PartitionWorker {
    */
   private mayStart(): boolean {
     const { calls, concurrency } = this;
-    if (calls.size === 0) return true;
-    if (calls.size >= concurrency) return false;
-    const inTime = [...calls].filter((call) => call.overrunSince === null);
+    if (calls.length === 0) return true;
+    if (calls.length >= concurrency) return false;
+    const inTime = calls.filter((call) => call.overrunSince === null);
     if (inTime.length === 0) return true;
     return this.deps.queue.peek()?.suspect !== true && !inTime.some((call) => call.entries[0]!.suspect);
   }
@@ -222,8 +222,8 @@ export class PartitionWorker {
   /** Whatever goes wrong here, the loop goes on; the entry stays pending and the next owner, or a restart, meets it. */
   private async handleSafely(entries: readonly Entry[]): Promise<void> {
     const { events, slots } = this.deps;
-    const call: Call = { entries, since: null, overrunSince: null, ended: null, settled: [] };
-    this.calls.add(call);
+    const call: Call = { entries, since: null, overrunSince: null, ended: null, settled: null };
+    this.calls.push(call);
     try {
       await this.handle(call);
     } catch (error) {
@@ -240,9 +240,12 @@ export class PartitionWorker {
   }
 
   private ended(call: Call): void {
-    this.calls.delete(call);
-    for (const [i, entry] of call.entries.entries()) {
-      const settled = call.settled[i] ?? null;
+    const { calls } = this;
+    if (calls.length === 1) calls.pop();
+    else calls.splice(calls.indexOf(call), 1);
+    for (let i = 0; i < call.entries.length; i++) {
+      const entry = call.entries[i]!;
+      const settled = call.settled?.[i] ?? null;
       if (settled === null) this.deps.queue.free(entry);
       else void settled.then((heldForMs) => this.settled(entry, heldForMs));
     }
@@ -261,36 +264,34 @@ export class PartitionWorker {
   }
 
   private async handle(call: Call): Promise<void> {
-    const { clock, runner } = this.deps;
+    const { clock, runner, desk } = this.deps;
     const { entries } = call;
     // What an owner may have died on, and a dead letter, comes alone.
     const entry = entries[0]!;
     for (const each of entries) each.state = 'running';
     if (entry.suspect && !(await this.markSuspect(call, entry))) return;
-    const letter = await this.deps.desk?.open(entry, this.stopping.signal);
+    const letter = await desk?.open(entry, this.stopping.signal);
     if (letter === null) entry.state = 'waiting';
     if (letter === 'skip') this.deps.settler.ack(entry);
     if (letter === null || letter === 'skip') return;
-    const startedAt = clock.monotonic();
-    call.since = startedAt;
+    call.since = clock.monotonic();
     if (this.fill !== null) {
       const reports = await runner.runBatch(entries);
-      this.noteEnd(call, startedAt, reports[0]!);
-      for (const [i, each] of entries.entries()) call.settled.push(this.outcomes.settle(each, reports[i]!));
+      this.noteEnd(call, reports[0]!);
+      call.settled = entries.map((each, i) => this.outcomes.settle(each, reports[i]!));
       return;
     }
     const report = await (letter === undefined ? runner.run(entry) : runner.runLetter(entry, letter));
-    this.noteEnd(call, startedAt, report);
+    this.noteEnd(call, report);
     if (letter !== undefined && report.result.type === 'success') await this.handledLetter(entry);
-    else call.settled.push(this.outcomes.settle(entry, report));
+    else call.settled = [this.outcomes.settle(entry, report)];
   }
 
-  private noteEnd(call: Call, startedAt: number, { ended }: RunReport): void {
-    const endedAt = this.deps.clock.monotonic();
-    this.wasFast = endedAt - startedAt <= FAST_HANDLER_MS;
+  private noteEnd(call: Call, { ended, tookMs }: RunReport): void {
+    this.wasFast = tookMs <= FAST_HANDLER_MS;
     if (ended === null) return;
     call.ended = ended;
-    call.overrunSince = endedAt;
+    call.overrunSince = this.deps.clock.monotonic();
   }
 
   private async handledLetter(entry: Entry): Promise<void> {
@@ -322,7 +323,7 @@ export class PartitionWorker {
           return true;
         }
         const error = new Error(`${mark.deaths} owners ended while they handled this message`);
-        call.settled.push(this.outcomes.bury(entry, null, entry.attemptsMade, 'crash-loop', error));
+        call.settled = [this.outcomes.bury(entry, null, entry.attemptsMade, 'crash-loop', error)];
         return false;
       } catch (error) {
         const retryInMs = backoff.next();

@@ -24,6 +24,17 @@ export interface SettlerDeps {
   readonly onRetryDue: (inMs: number) => void;
 }
 
+/** A comparison of the ledger with the server's pending totals. */
+export interface Check {
+  /** Resolves when what was sent before it has left the ledger. */
+  readonly answered: Promise<unknown>;
+  /**
+   * Entries of each source that the totals still count although they have left the ledger since. It goes on counting, and
+   * is right at the moment at which it is read: answers come in one piece, and their order here is not known.
+   */
+  readonly leftOver: Record<Source, number>;
+}
+
 /** After a lost connection: as soon as there is another. */
 const RESEND_MS = 100;
 const STALLED_MS = 1_000;
@@ -58,7 +69,7 @@ export class Settler {
   private waitingForRedis = false;
   /** What was sent without an answer: Redis may have done it. */
   private readonly unsure = new Set<Entry | Move>();
-  private check: { readonly mark: number; readonly removed: Record<Source, number> } | undefined;
+  private check: (Check & { readonly mark: number }) | undefined;
 
   private readonly steps: SettleSteps;
 
@@ -184,19 +195,14 @@ export class Settler {
     this.flush();
   }
 
-  /**
-   * Marks the moment at which the server's pending total is asked for. The function returned resolves to how many
-   * entries of each source that total still counts although they have left the ledger since.
-   */
-  beginCheck(): () => Promise<Record<Source, number>> {
-    const check = { mark: this.sequence, removed: { stream: 0, retry: 0 } };
-    this.check = check;
-    const before = [...this.outstanding.values()];
-    return async () => {
-      await Promise.all(before);
-      this.check = undefined;
-      return check.removed;
+  /** Marks the moment at which the server's pending total is asked for, on the connection of the settles. */
+  beginCheck(): Check {
+    this.check = {
+      mark: this.sequence,
+      answered: Promise.all(this.outstanding.values()),
+      leftOver: { stream: 0, retry: 0 },
     };
+    return this.check;
   }
 
   /** Forgets what was collected: the lease is lost or the group is gone. */
@@ -220,7 +226,7 @@ export class Settler {
 
   private remove(entry: Entry): void {
     if (this.deps.ledger.remove(entry.source, entry.id) && this.removing > (this.check?.mark ?? Infinity)) {
-      this.check!.removed[entry.source]++;
+      this.check!.leftOver[entry.source]++;
     }
   }
 
