@@ -15,6 +15,7 @@ import {
   page,
   unmarkCrash,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/pending.script.js';
+import { flagPause } from '../../../libs/redis-streams-mq/src/redis/scripts/pause.script.js';
 import { probe } from '../../../libs/redis-streams-mq/src/redis/scripts/probe.script.js';
 import { dueTimes, moveRetries } from '../../../libs/redis-streams-mq/src/redis/scripts/retry.script.js';
 import { moveDelayed, schedule, sendOnce } from '../../../libs/redis-streams-mq/src/redis/scripts/send.script.js';
@@ -1234,5 +1235,27 @@ describe('group-stats and partition-stats', () => {
     expect(await partitionOf()).toMatchObject({ length: 0, firstId: null, lastGeneratedId: null, groups: [] });
     await place.consuming();
     expect(await groupOf()).toMatchObject({ isPresent: true, position: '0-0', undelivered: { count: 0 } });
+  });
+});
+
+describe('flag-pause', () => {
+  it.each([
+    ['a group', 'g', 'paused'],
+    ['all groups', '', 'pausedAll'],
+  ] as const)('a pause or resumption of %s that is late does nothing', async (_, group, key) => {
+    const flag = (isPaused: number, change: number) =>
+      place.run(call(flagPause, { ...place.keys, flag: place.keys[key] }, { group, isPaused, change }));
+    const isPaused = (): Promise<number> => count('EXISTS', place.keys[key]);
+    await flag(1, 5);
+    expect(await isPaused()).toBe(1);
+    await flag(0, 6);
+    await flag(1, 5);
+    expect(await isPaused()).toBe(0);
+    await flag(1, 9);
+    await flag(0, 6);
+    expect(await isPaused()).toBe(1);
+    // Said by the meta as of a change that was another flag's.
+    await flag(0, 9);
+    expect(await isPaused()).toBe(0);
   });
 });

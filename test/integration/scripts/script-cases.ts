@@ -725,7 +725,7 @@ export const scriptCases: readonly ScriptCase[] = [
   using(notePause, {
     arrange: async (place) => (await place.topic(), []),
     call: ({ keys }) => call(notePause, keys, { group: 'g', isPaused: 1 }),
-    reply: () => ({ status: 'noted', partitionCount: 4, change: 1 }),
+    reply: () => ({ status: 'noted', partitionCount: 4, change: number }),
     inFullRedis: 'is refused',
   }),
   using(notePause, {
@@ -736,12 +736,12 @@ export const scriptCases: readonly ScriptCase[] = [
       return [];
     },
     call: ({ keys }) => call(notePause, keys, { group: '', isPaused: 0 }),
-    reply: () => ({ status: 'noted', partitionCount: 4, change: 7 }),
+    reply: () => ({ status: 'noted', partitionCount: 4, change: number }),
     inFullRedis: 'goes on',
   }),
   using(flagPause, {
     arrange: async ({ redis, keys }) => (await redis.send('HSET', keys.activity, 'g', '5', 'h', '6'), []),
-    call: ({ keys }) => call(flagPause, { ...keys, flag: keys.paused }, { group: 'g', isPaused: 1 }),
+    call: ({ keys }) => call(flagPause, { ...keys, flag: keys.paused }, { group: 'g', isPaused: 1, change: 2 }),
     reply: () => ['g', 'h'],
     inFullRedis: 'is refused',
     anyType: ['paused'],
@@ -753,7 +753,7 @@ export const scriptCases: readonly ScriptCase[] = [
       await redis.send('HSET', keys.activity, 'g', '5', 'h', 'paused');
       return [];
     },
-    call: ({ keys }) => call(flagPause, { ...keys, flag: keys.pausedAll }, { group: '', isPaused: 0 }),
+    call: ({ keys }) => call(flagPause, { ...keys, flag: keys.pausedAll }, { group: '', isPaused: 0, change: 2 }),
     reply: () => ['g', 'h'],
     inFullRedis: 'goes on',
     anyType: ['pausedAll'],

@@ -91,9 +91,9 @@ export class Pausing {
     state: PauseState,
     known: readonly string[],
   ): Promise<void> {
-    await this.flag(topic, partitions, ALL, state.all);
+    await this.flag(topic, partitions, ALL, state.all, state.change);
     for (const group of new Set([...known, ...state.groups])) {
-      await this.flag(topic, partitions, group, state.groups.includes(group));
+      await this.flag(topic, partitions, group, state.groups.includes(group), state.change);
     }
   }
 
@@ -140,11 +140,12 @@ export class Pausing {
     const noted = await connection.run(call(notePause, keys.topic(topic), args));
     if (noted.status === 'gone') throw topicNotFound(topic);
     const partitions = partitionsOf(noted);
-    const groups = await this.flag(topic, partitions, args.group, wanted);
-    // Two calls at once may have left the flags mixed: the later one has said what is to be.
+    const groups = await this.flag(topic, partitions, args.group, wanted, noted.change);
+    // The later of two calls has said what is to be, and may have died before its flags were there.
     const state = await this.state(topic);
     if (state.change !== noted.change && isPaused(state, group) !== wanted) {
-      await this.flag(topic, partitions, args.group, !wanted);
+      // A topic that was deleted meanwhile has no change any more.
+      await this.flag(topic, partitions, args.group, !wanted, Math.max(state.change, noted.change));
       throw changed(topic, group);
     }
     return { partitionCount: noted.partitionCount, groups };
@@ -155,12 +156,13 @@ export class Pausing {
     partitions: readonly number[],
     group: string,
     paused: boolean,
+    change: number,
   ): Promise<(readonly string[])[]> {
     const { connection, keys } = this.deps;
     return forEachOf(partitions, (partition) => {
-      const { activity, pausedAll } = keys.partition(topic, partition);
-      const flag = group === ALL ? pausedAll : keys.groupPartition(topic, partition, group).paused;
-      return connection.run(call(flagPause, { flag, activity }, { group, isPaused: paused ? 1 : 0 }));
+      const of = keys.partition(topic, partition);
+      const flag = group === ALL ? of.pausedAll : keys.groupPartition(topic, partition, group).paused;
+      return connection.run(call(flagPause, { ...of, flag }, { group, isPaused: paused ? 1 : 0, change }));
     });
   }
 

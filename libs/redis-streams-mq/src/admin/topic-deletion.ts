@@ -175,6 +175,7 @@ export class TopicDeletion {
       of.commit,
       of.activity,
       of.pausedAll,
+      of.pauseChanges,
       of.incarnation,
     ];
   }

@@ -42,6 +42,7 @@ describe('the keys are those of the documentation', () => {
       commit: 'streaming:mq:commit:{orders:p:0}',
       activity: 'streaming:mq:activity:{orders:p:0}',
       pausedAll: 'streaming:mq:paused:{orders:p:0}',
+      pauseChanges: 'streaming:mq:pause-changes:{orders:p:0}',
       incarnation: 'streaming:mq:incarnation:{orders:p:0}',
       paused: 'streaming:mq:paused:{orders:p:0}:billing',
     });

@@ -12,6 +12,8 @@ export interface PartitionKeys {
   readonly activity: string;
   /** Pause flag for all groups. */
   readonly pausedAll: string;
+  /** The last change of each pause flag that came here, by its number. */
+  readonly pauseChanges: string;
   /** Which making of the partition this is. */
   readonly incarnation: string;
 }
@@ -83,6 +85,7 @@ export class Keys {
       commit: `${this.control}:commit:${tag}`,
       activity: `${this.control}:activity:${tag}`,
       pausedAll: `${this.control}:paused:${tag}`,
+      pauseChanges: `${this.control}:pause-changes:${tag}`,
       incarnation: `${this.control}:incarnation:${tag}`,
     };
   }

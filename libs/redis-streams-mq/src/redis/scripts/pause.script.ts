@@ -3,7 +3,7 @@ import { defineScript, type Script } from '../script.js';
 
 export type NotePauseReply =
   | { readonly status: 'gone' }
-  /** `change` counts the pauses and resumptions of this topic. */
+  /** `change`: each pause and resumption of this topic has a greater number than the one before. */
   | { readonly status: 'noted'; readonly partitionCount: number; readonly change: number };
 
 export const notePause: Script<'meta', 'group' | 'isPaused', NotePauseReply> = defineScript({
@@ -12,7 +12,8 @@ export const notePause: Script<'meta', 'group' | 'isPaused', NotePauseReply> = d
   args: ['group', 'isPaused'],
   lua: `
 -- Notes in a topic's meta that a group (empty: all groups) is paused, or no longer is, for partitions that come later.
--- Returns { partition count, number of the last change }, or {} when the topic is not there.
+-- Returns { partition count, number of the last change }, or {} when the topic is not there. The number is a time where that is
+-- greater, so that it grows also past a loss of the meta.
 -- Twice: what is noted already is left, and its number with it.
 local stored = redis.call('HMGET', meta, 'partitionCount', 'deletedAt', 'pauseChange')
 if not stored[1] or stored[2] then return {} end
@@ -20,7 +21,7 @@ local field = group == '' and 'paused' or 'paused:' .. group
 local change = tonumber(stored[3] or '0')
 local isNoted = redis.call('HEXISTS', meta, field) == 1
 if isNoted ~= (isPaused == '1') then
-  change = change + 1
+  change = math.max(change + 1, now())
   if isNoted then redis.call('HDEL', meta, field) else redis.call('HSET', meta, field, num(now())) end
   redis.call('HSET', meta, 'pauseChange', num(change))
 end
@@ -32,26 +33,36 @@ return { stored[1], num(change) }`,
   },
 });
 
-export const flagPause: Script<'flag' | 'activity', 'group' | 'isPaused', readonly string[]> = defineScript({
+export const flagPause: Script<
+  'flag' | 'activity' | 'pauseChanges',
+  'group' | 'isPaused' | 'change',
+  readonly string[]
+> = defineScript({
   name: 'flag-pause',
-  keys: ['flag', 'activity'],
-  args: ['group', 'isPaused'],
+  keys: ['flag', 'activity', 'pauseChanges'],
+  args: ['group', 'isPaused', 'change'],
   lua: `
--- Sets or takes away a pause flag of one partition: of a group, or of all groups (empty). While a group is paused its activity
+-- Sets or takes away a pause flag of one partition: of a group, or of all groups (empty). One that is late, the flag having been
+-- changed by a change of a greater number, does nothing. While a group is paused its activity
 -- is 'paused' and no time, and after a pause the time without an owner counts from now.
 -- Returns the groups that may hold a lease: nobody acquires one once the flag is set, and acquire wrote them there.
--- Twice: a flag that is as it should be is left, and so is the activity.
+-- Twice: a flag that is as it should be is left, and so is the activity. Taking it away begins with a write that a full Redis
+-- allows.
 local known = redis.call('HGETALL', activity)
-local isFlagged = redis.call('EXISTS', flag) == 1
-if isPaused == '1' and not isFlagged then
-  redis.call('SET', flag, '1')
-  if group ~= '' then redis.call('HSET', activity, group, 'paused') end
-elseif isPaused ~= '1' and isFlagged then
-  redis.call('DEL', flag)
-  for i = 1, #known, 2 do
-    local isOurs = known[i] == group or (group == '' and known[i + 1] ~= 'paused')
-    if isOurs then redis.call('HSET', activity, known[i], num(now())) end
+local last = tonumber(redis.call('HGET', pauseChanges, group) or '0')
+if tonumber(change) >= last then
+  if isPaused ~= '1' then
+    if redis.call('DEL', flag) == 1 then
+      for i = 1, #known, 2 do
+        local isOurs = known[i] == group or (group == '' and known[i + 1] ~= 'paused')
+        if isOurs then redis.call('HSET', activity, known[i], num(now())) end
+      end
+    end
+  elseif redis.call('EXISTS', flag) == 0 then
+    redis.call('SET', flag, '1')
+    if group ~= '' then redis.call('HSET', activity, group, 'paused') end
   end
+  if tonumber(change) > last then redis.call('HSET', pauseChanges, group, change) end
 end
 local groups = {}
 for i = 1, #known, 2 do groups[#groups + 1] = known[i] end
@@ -63,7 +74,7 @@ export interface PauseState {
   /** Whether all groups are paused; a group of `groups` stays paused when that ends. */
   readonly all: boolean;
   readonly groups: readonly string[];
-  /** Counts the pauses and resumptions of this topic. */
+  /** Grows with each pause and resumption of this topic. */
   readonly change: number;
 }
 

@@ -99,7 +99,8 @@ export const deleteGroup: Script<
   | 'crash'
   | 'commit'
   | 'activity'
-  | 'paused',
+  | 'paused'
+  | 'pauseChanges',
   'token' | 'group',
   { readonly status: 'fenced' | 'deleted' }
 > = defineScript({
@@ -116,6 +117,7 @@ export const deleteGroup: Script<
     'commit',
     'activity',
     'paused',
+    'pauseChanges',
   ],
   args: ['token', 'group'],
   lua: `
@@ -124,7 +126,9 @@ export const deleteGroup: Script<
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 redis.call('XLEN', stream)
 redis.call('HLEN', activity)
+redis.call('HLEN', pauseChanges)
 redis.call('HDEL', commit, group)
+redis.call('HDEL', pauseChanges, group)
 redis.call('HDEL', activity, group)
 if redis.call('EXISTS', stream) == 1 then redis.call('XGROUP', 'DESTROY', stream, group) end
 redis.call('UNLINK', retryStream, retry, retryItems, held, crash, paused, epoch, lease)
