@@ -102,6 +102,30 @@ onEachKind('a pause', (redis) => {
     expect([handling.calls.length, handling.disorder]).toEqual([40, []]);
   });
 
+  it('waits also for a handler that a hand-over under way would wait for no longer', async () => {
+    const go = deferred();
+    const options = { defaultPartitionCount: 4, leaseTtlSeconds: 2, renewIntervalSec: 0.5, rebalanceIntervalSec: 0.5 };
+    const open = async (name: string, work?: Work): Promise<TestInstance> =>
+      (await redis.open({ ...options, handlerTimeoutMs: 300 })).start({
+        topic,
+        group,
+        handle: handling.handler(name, work),
+      });
+    const a = await open('a', () => go.promise);
+    await send(a, 4);
+    await waitFor(() => handling.calls.length === 4);
+    const rebalanced = record(a, 'rebalanced');
+    await open('b');
+    await waitFor(() => rebalanced.some(({ givenUp }) => givenUp > 0));
+    const { admin } = a.runtime;
+    const error: unknown = await admin.pause(topic, { timeoutMs: 5_000 }).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: 'MQ_PAUSE_TIMEOUT', context: { heldCount: 4 } });
+    const paused = admin.pause(topic);
+    go.resolve();
+    await paused;
+    expect(handling.by('b')).toEqual([]);
+  });
+
   it('outlives restarts and holds for instances that come later; nobody misses an owner or asks for one all the time', async () => {
     const a = await consumer('a');
     await send(a, 40);

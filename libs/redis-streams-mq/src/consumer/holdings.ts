@@ -58,6 +58,8 @@ interface Owned {
   readonly watcher: LeaseWatcher;
   /** The giving up that is under way. */
   leaving?: Promise<void>;
+  /** It is left because of a pause, also if that came when it was being left already. */
+  isPaused?: boolean;
 }
 
 interface Leave {
@@ -141,7 +143,7 @@ export class Holdings {
 
   pause(id: string): void {
     const owned = this.owned.get(id);
-    if (owned !== undefined) this.leave(id, owned, NO_HEIR, UNTIL_FINISHED_MS);
+    if (owned !== undefined) this.pauseOwned(id, owned);
   }
 
   /** Acquires nothing more. Resolves when what is being acquired has been, and given back. */
@@ -177,7 +179,7 @@ export class Holdings {
     const watcher: LeaseWatcher = {
       lease,
       pendingSeen: (stream, retryStream) => consumption.pendingSeen(stream, retryStream),
-      paused: () => this.leave(id, owned, NO_HEIR, UNTIL_FINISHED_MS),
+      paused: () => this.pauseOwned(id, owned),
     };
     const owned: Owned = { lease, consumption, watcher };
     this.owned.set(id, owned);
@@ -185,6 +187,11 @@ export class Holdings {
     const withoutOwner = this.watcher.withoutOwner(id, freeForMs);
     events.emit('leaseAcquired', { ...ref, group, epoch: terms.epoch, clean: terms.clean, withoutOwner });
     consumption.start();
+  }
+
+  private pauseOwned(id: string, owned: Owned): void {
+    owned.isPaused = true;
+    this.leave(id, owned, NO_HEIR, UNTIL_FINISHED_MS);
   }
 
   private leave(id: string, owned: Owned, heir: Heir, timeoutMs: number): void {
@@ -211,7 +218,10 @@ export class Holdings {
   private async release(id: string, owned: Owned, { heir, timeoutMs, graceMs, beforeRelease }: Leave): Promise<void> {
     const { lease, consumption, watcher } = owned;
     const { leases, keeper, events, announcements, announcedAs, group, instance } = this.deps;
-    const inOrder = await consumption.drain(timeoutMs, graceMs);
+    let inOrder = await consumption.drain(timeoutMs, graceMs);
+    // Paused during a hand-over, which waits for the handler no longer than its time limit.
+    const isPaused = owned.isPaused === true && !this.isClosed;
+    if (!inOrder && isPaused && !lease.isEnded) inOrder = await consumption.drain(UNTIL_FINISHED_MS, graceMs);
     await beforeRelease;
     keeper.remove(watcher);
     if (lease.isEnded) return;
