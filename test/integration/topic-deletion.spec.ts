@@ -76,6 +76,26 @@ onEachKind('the deletion of a topic', (redis) => {
     expect(await lengths(instance)).toEqual([1, 1]);
   });
 
+  it('takes the partitions along that a raise has left which broke off', async () => {
+    const instance = await redis.open(options);
+    const { admin } = instance.runtime;
+    await instance.start({ topic, group, handle: () => undefined });
+    await send(instance, 2);
+    await waitFor(async () => (await admin.describeTopic(topic)).groups.length === 1);
+    jest.spyOn(Pausing.prototype, 'applyTo').mockRejectedValueOnce(new Error('the process dies'));
+    await expect(admin.raisePartitionCount(topic, 4)).rejects.toThrow('the process dies');
+    const places = [2, 3].map((partition) => redis.keys.partition(topic, partition));
+    const there = async (): Promise<number> => {
+      let found = 0;
+      for (const { stream, incarnation } of places)
+        found += (await redis.client.exists(stream)) + (await redis.client.exists(incarnation));
+      return found;
+    };
+    expect(await there()).toBe(4);
+    await admin.deleteTopic(topic);
+    expect(await there()).toBe(0);
+  });
+
   it('that breaks off has taken no retries of messages that can still be read', async () => {
     const instance = await redis.open(options);
     let failed = 0;

@@ -42,6 +42,7 @@ import {
   deleteGroup,
   finishDeletion,
   markDeleted,
+  noteRaise,
   raiseCount,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-change.script.js';
 import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
@@ -892,8 +893,18 @@ export const scriptCases: readonly ScriptCase[] = [
     reply: () => true,
     inFullRedis: 'is refused',
   }),
-  using(raiseCount, {
+  using(noteRaise, {
     arrange: async (place) => (await place.topic(), []),
+    call: ({ keys }) => call(noteRaise, keys, { count: 6 }),
+    reply: () => ({ status: 'noted', partitionCount: 4 }),
+    inFullRedis: 'is refused',
+  }),
+  using(raiseCount, {
+    arrange: async (place) => {
+      await place.topic();
+      await place.redis.send('HSET', place.keys.meta, 'raisingTo', 6);
+      return [];
+    },
     call: ({ keys }) => call(raiseCount, keys, { count: 6, pauseChange: 0 }, ['key-4', 'key-5']),
     reply: () => ({ status: 'raised', partitionCount: 6 }),
     inFullRedis: 'is refused',

@@ -2,7 +2,7 @@ import { MqAdminError } from '../core/errors.js';
 import { MAX_PARTITION_COUNT } from '../core/options.js';
 import { replyCode } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
-import { raiseCount } from '../redis/scripts/topic-change.script.js';
+import { noteRaise, raiseCount } from '../redis/scripts/topic-change.script.js';
 import { partitionCreate } from '../redis/scripts/topic-create.script.js';
 import { valueOf } from '../redis/spread.js';
 import type { TopicMeta } from '../redis/topic-registry.js';
@@ -32,6 +32,9 @@ export class TopicGrowth {
     if (partitionCount < meta.partitionCount) throw lowered(topic, meta.partitionCount, partitionCount);
     const { keys, connection, announce } = this.deps;
     const added = partitionsOf({ partitionCount }).slice(meta.partitionCount);
+    const noted = await connection.run(call(noteRaise, keys.topic(topic), { count: partitionCount }));
+    if (noted.status === 'gone') throw topicNotFound(topic);
+    if (noted.status === 'more') throw lowered(topic, noted.partitionCount, partitionCount);
     const groups = await this.makeStreams(meta, added);
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const paused = await this.pausing.state(topic);

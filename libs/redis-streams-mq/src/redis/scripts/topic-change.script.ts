@@ -1,6 +1,28 @@
 import { asArray, asNumber, asText, asTexts } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
 
+export type NoteRaiseReply =
+  { readonly status: 'gone' } | { readonly status: 'noted' | 'more'; readonly partitionCount: number };
+
+export const noteRaise: Script<'meta', 'count', NoteRaiseReply> = defineScript({
+  name: 'note-raise',
+  keys: ['meta'],
+  args: ['count'],
+  lua: `
+-- Notes in a topic's meta up to which count partitions are being made, so that a deletion takes those along which a raise that broke
+-- off has left. Returns { 'noted' | 'more' (it has more), partition count } or { 'gone' }. Twice: it is noted already.
+local stored = redis.call('HMGET', meta, 'partitionCount', 'deletedAt', 'raisingTo')
+if not stored[1] or stored[2] then return { 'gone' } end
+if tonumber(stored[1]) > tonumber(count) then return { 'more', stored[1] } end
+if tonumber(stored[3] or '0') < tonumber(count) then redis.call('HSET', meta, 'raisingTo', count) end
+return { 'noted', stored[1] }`,
+  decode: (reply) => {
+    const [status, count] = asArray(reply);
+    const state = asText(status) as NoteRaiseReply['status'];
+    return state === 'gone' ? { status: state } : { status: state, partitionCount: asNumber(count) };
+  },
+});
+
 export type RaiseReply =
   | { readonly status: 'gone' }
   /** `paused`: what is paused has changed since it was read. */
@@ -14,12 +36,13 @@ export const raiseCount: Script<'meta' | 'partitions', 'count' | 'pauseChange', 
 -- Raises a topic's partition count. rest: the stream keys of the partitions that come, whose streams are there already, with pause
 -- flags as of pauseChange. Returns { 'raised' | 'more' (it has more) | 'paused' (a pause came or went), partition count } or { 'gone' }.
 -- Twice: it has that count already. Begins with the addition, and the count comes last.
-local stored = redis.call('HMGET', meta, 'partitionCount', 'deletedAt', 'pauseChange')
+local stored = redis.call('HMGET', meta, 'partitionCount', 'deletedAt', 'pauseChange', 'raisingTo')
 if not stored[1] or stored[2] then return { 'gone' } end
 if tonumber(stored[1]) > tonumber(count) then return { 'more', stored[1] } end
 if (stored[3] or '0') ~= pauseChange then return { 'paused', stored[1] } end
 for i = rest, #ARGV, 1000 do redis.call('SADD', partitions, unpack(ARGV, i, math.min(i + 999, #ARGV))) end
 redis.call('HSET', meta, 'partitionCount', count)
+if tonumber(stored[4] or '0') <= tonumber(count) then redis.call('HDEL', meta, 'raisingTo') end
 return { 'raised', count }`,
   decode: (reply) => {
     const [status, count] = asArray(reply);
@@ -33,6 +56,7 @@ export type DeletionReply =
   | { readonly status: 'gone' | 'anew' }
   | {
       readonly status: 'marked';
+      /** With those that a raise had begun to make. */
       readonly partitionCount: number;
       readonly incarnation: string;
       /** Groups that the meta names. */
@@ -58,7 +82,8 @@ if not of.partitionCount or of.isDeleted then return { 'gone' } end
 if incarnation ~= '' and of.incarnation ~= incarnation then return { 'anew' } end
 redis.call('HDEL', meta, '')
 if not of.deletedAt then redis.call('HSET', meta, 'deletedAt', num(now())) end
-return { 'marked', of.partitionCount, of.incarnation or '', groups }`,
+local count = math.max(tonumber(of.partitionCount), tonumber(of.raisingTo or '0'))
+return { 'marked', num(count), of.incarnation or '', groups }`,
   decode: (reply) => {
     const [status, count, incarnation, groups] = asArray(reply);
     const state = asText(status) as DeletionReply['status'];
