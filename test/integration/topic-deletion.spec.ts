@@ -4,7 +4,7 @@ import type { TestInstance } from '../support/engine.js';
 import { holdNext, type HeldCall } from '../support/hold-next.js';
 import { onEachKind } from '../support/on-each-kind.js';
 import { uniqueName } from '../support/unique-name.js';
-import { waitFor } from '../support/wait-for.js';
+import { deferred, waitFor } from '../support/wait-for.js';
 
 onEachKind('the deletion of a topic', (redis) => {
   const group = 'g';
@@ -74,6 +74,40 @@ onEachKind('the deletion of a topic', (redis) => {
     expect(await codeOf(admin.deleteTopic(topic, { incarnation }))).toBe('MQ_TOPIC_MADE_ANEW');
     expect(await codeOf(admin.deleteTopic(topic, { incarnation: '' }))).toBe('MQ_INVALID_ARGUMENT');
     expect(await lengths(instance)).toEqual([1, 1]);
+  });
+
+  it('waits for handlers of its dead letters, too, and leaves nothing of their groups', async () => {
+    const failing = await redis.open({ ...options, retryMaxAttempts: 1 });
+    await failing.start({
+      topic,
+      group,
+      handle: () => {
+        throw new Error('dead');
+      },
+    });
+    const of = redis.keys.ofDeadLetters().groupPartition(topic, 0, 'letters');
+    const deadLetters = { ofGroup: null, deleteOnSuccess: false, maxReplays: 3 };
+    const letters = await redis.open(options);
+    const [running, go] = [deferred(), deferred()];
+    await letters.start({
+      topic,
+      group: 'letters',
+      deadLetters,
+      options: { retryOrdering: 'key', concurrency: 2 },
+      handle: async ({ payload }) => {
+        if ((payload as { n: number }).n === 0) throw new Error('retried');
+        running.resolve();
+        await go.promise;
+      },
+    });
+    await failing.producer.send(topic, { n: 0 }, { partition: 0, key: 'a' });
+    await waitFor(async () => (await redis.client.exists(of.held)) === 1);
+    await failing.producer.send(topic, { n: 1 }, { partition: 0, key: 'b' });
+    await running.promise;
+    expect(await failing.runtime.admin.deleteTopic(topic, { timeoutMs: 200 })).toMatchObject({ stoppedInOrder: false });
+    for (const key of [of.lease, of.epoch, of.held, of.retry, of.commit, of.activity, of.pausedAll])
+      expect([key, await redis.client.exists(key)]).toEqual([key, 0]);
+    go.resolve();
   });
 
   it('takes the partitions along that a raise has left which broke off', async () => {

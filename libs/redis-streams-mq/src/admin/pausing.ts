@@ -1,5 +1,6 @@
 import { pause } from '../core/clock.js';
 import { MqAdminError } from '../core/errors.js';
+import type { Keys } from '../core/keys.js';
 import { assertGroupName, assertTopicName } from '../core/names.js';
 import { asTextOrNull } from '../redis/reply.js';
 import { call } from '../redis/script.js';
@@ -56,7 +57,7 @@ export class Pausing {
     const startedAt = this.deps.clock.monotonic();
     const { partitionCount, groups } = await this.set(topic, group, true);
     this.deps.announce({ type: 'topic', topic, change: 'paused' });
-    const leases = this.leasesOf(topic, group === undefined ? groups : groups.map(() => [group]));
+    const leases = this.leasesOf(this.deps.keys, topic, group === undefined ? groups : groups.map(() => [group]));
     const held = await this.heldAt(startedAt + timeoutMs, leases, async () => {
       if (!isPaused(await this.state(topic), group)) throw changed(topic, group);
     });
@@ -98,14 +99,19 @@ export class Pausing {
   }
 
   /** Whether no lease of `groups`, which are given by partition, is held any more by the deadline. */
-  async areFreeBy(topic: string, groups: readonly (readonly string[])[], deadline: number): Promise<boolean> {
-    return (await this.heldAt(deadline, this.leasesOf(topic, groups))).length === 0;
+  async areFreeBy(
+    keys: Keys,
+    topic: string,
+    groups: readonly (readonly string[])[],
+    deadline: number,
+  ): Promise<boolean> {
+    return (await this.heldAt(deadline, this.leasesOf(keys, topic, groups))).length === 0;
   }
 
-  private leasesOf(topic: string, groups: readonly (readonly string[])[]): Held[] {
+  private leasesOf(keys: Keys, topic: string, groups: readonly (readonly string[])[]): Held[] {
     return groups.flatMap((known, partition) =>
       known.map((group) => {
-        const { lease } = this.deps.keys.groupPartition(topic, partition, group);
+        const { lease } = keys.groupPartition(topic, partition, group);
         return { partition, group, lease, owner: '' };
       }),
     );

@@ -1,6 +1,6 @@
 import { MqAdminError } from '../core/errors.js';
 import { assertTopicName } from '../core/names.js';
-import { asTextOrNull, asTexts } from '../redis/reply.js';
+import { asTextOrNull } from '../redis/reply.js';
 import { call, callMulti } from '../redis/script.js';
 import { deletePartition, stopPartition } from '../redis/scripts/partition-deletion.script.js';
 import { finishDeletion, markDeleted, type DeletionReply } from '../redis/scripts/topic-change.script.js';
@@ -36,6 +36,8 @@ type Marked = Extract<DeletionReply, { status: 'marked' }>;
 interface Stopped {
   readonly noted: string;
   readonly groups: readonly string[];
+  /** Those that consumed its dead letters. */
+  readonly letterGroups: readonly string[];
 }
 
 /** Keys of one partition that one script deletes. */
@@ -73,8 +75,7 @@ export class TopicDeletion {
     const partitions = partitionsOf(marked);
     const stopped = await forEachOf(partitions, (partition) => this.stop(topic, partition, marked));
     announce({ type: 'topic', topic, change: 'deleted' });
-    const groups = stopped.map((of) => of?.groups ?? []);
-    const stoppedInOrder = await this.pausing.areFreeBy(topic, groups, deadline);
+    const stoppedInOrder = await this.areFreeBy(topic, stopped, deadline);
     const sizes = await forEachOf(partitions, (partition) =>
       this.deletePartition(topic, partition, marked, stopped[partition] ?? null),
     );
@@ -89,6 +90,13 @@ export class TopicDeletion {
       deadLetters: sizes.reduce((sum, of) => sum + of.deadLetters, 0),
       stoppedInOrder,
     };
+  }
+
+  private async areFreeBy(topic: string, stopped: readonly (Stopped | null)[], deadline: number): Promise<boolean> {
+    const groups = stopped.map((of) => of?.groups ?? []);
+    const areFree = await this.pausing.areFreeBy(this.deps.keys, topic, groups, deadline);
+    const letterGroups = stopped.map((of) => of?.letterGroups ?? []);
+    return (await this.pausing.areFreeBy(this.deps.keys.ofDeadLetters(), topic, letterGroups, deadline)) && areFree;
   }
 
   private mark(topic: string, incarnation: string): Promise<DeletionReply> {
@@ -107,12 +115,16 @@ export class TopicDeletion {
   private async stop(topic: string, partition: number, { incarnation }: Marked): Promise<Stopped | null> {
     const { connection, keys } = this.deps;
     const of = keys.partition(topic, partition);
+    const ofLetters = { ...keys.ofDeadLetters().partition(topic, partition), incarnation: of.incarnation };
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const noted = asTextOrNull(await connection.send('GET', of.incarnation)) ?? '';
       // After that look: a topic made anew is made after the mark is gone, and its partitions are noted otherwise.
       if ((await this.mark(topic, incarnation)).status !== 'marked') return null;
       const reply = await connection.run(call(stopPartition, of, { noted }));
-      if (reply.status === 'stopped') return { noted, groups: reply.groups };
+      if (reply.status === 'anew') continue;
+      const letters = await connection.run(call(stopPartition, ofLetters, { noted }));
+      if (letters.status === 'anew') continue;
+      return { noted, groups: reply.groups, letterGroups: letters.groups };
     }
     throw comesBack(topic, partition);
   }
@@ -128,7 +140,10 @@ export class TopicDeletion {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       if (stopped === null) return { messages: 0, deadLetters: 0 };
       const [stats] = (await statistics.ofPartitions([{ topic, partition }], { countLimit: 0 })).map(valueOf);
-      const places = await this.keysOf(topic, partition, [...new Set([...marked.groups, ...stopped.groups])]);
+      const places = this.keysOf(topic, partition, {
+        groups: [...new Set([...marked.groups, ...stopped.groups])],
+        letterGroups: stopped.letterGroups,
+      });
       if (await this.unlink(topic, partition, stopped, places))
         return { messages: stats!.length, deadLetters: stats!.deadLetters };
       stopped = await this.stop(topic, partition, marked);
@@ -154,7 +169,11 @@ export class TopicDeletion {
    * All keys of a partition, in the order in which they go. The stream is the first: while its messages can be read, nothing that
    * was made of them is lost. What the groups are known by goes last, so that a second call finds what is left of them.
    */
-  private async keysOf(topic: string, partition: number, groups: readonly string[]): Promise<string[]> {
+  private keysOf(
+    topic: string,
+    partition: number,
+    { groups, letterGroups }: Pick<Stopped, 'groups' | 'letterGroups'>,
+  ): string[] {
     const { keys } = this.deps;
     const of = keys.partition(topic, partition);
     const ofGroups = groups.flatMap((group) => {
@@ -162,7 +181,7 @@ export class TopicDeletion {
       const { retryStream, lease, epoch, retry, retryItems, held, crash, paused } = place;
       return [retryStream, lease, epoch, retry, retryItems, held, crash, paused];
     });
-    const ofLetters = await this.keysOfLetterGroups(topic, partition);
+    const ofLetters = this.keysOfLetterGroups(topic, partition, letterGroups);
     return [
       of.stream,
       ...ofGroups,
@@ -180,18 +199,15 @@ export class TopicDeletion {
     ];
   }
 
-  /** Of the groups that consumed the partition's dead letters; their activity names them. */
-  private async keysOfLetterGroups(topic: string, partition: number): Promise<string[]> {
+  private keysOfLetterGroups(topic: string, partition: number, groups: readonly string[]): string[] {
     const keys = this.deps.keys.ofDeadLetters();
     const of = keys.partition(topic, partition);
-    const fields = asTexts(await this.deps.connection.send('HGETALL', of.activity));
-    const ofGroups = fields.flatMap((group, i) => {
-      if (i % 2 === 1) return [];
+    const ofGroups = groups.flatMap((group) => {
       const place = keys.groupPartition(topic, partition, group);
-      const { retryStream, lease, epoch, retry, retryItems, crash, paused } = place;
-      return [retryStream, lease, epoch, retry, retryItems, crash, paused];
+      const { retryStream, lease, epoch, retry, retryItems, held, crash, paused } = place;
+      return [retryStream, lease, epoch, retry, retryItems, held, crash, paused];
     });
-    return [...ofGroups, of.commit, of.activity, of.pausedAll, of.incarnation];
+    return [...ofGroups, of.commit, of.activity, of.pausedAll];
   }
 }
 
