@@ -1,5 +1,7 @@
 import { call } from '../../libs/redis-streams-mq/src/redis/script.js';
 import { topicCreate } from '../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import { holdNext } from '../support/hold-next.js';
+import { TopicRegistry } from '../../libs/redis-streams-mq/src/redis/topic-registry.js';
 import { connect } from './scripts/place.js';
 import type { TestInstance } from '../support/engine.js';
 import { record, useMq } from '../support/mq-fixture.js';
@@ -11,6 +13,7 @@ let topic: string;
 beforeEach(() => {
   topic = uniqueName('topic');
 });
+afterEach(() => jest.restoreAllMocks());
 
 /** What a process leaves that dies right after it has written a topic's meta. */
 async function dieWhileCreating(): Promise<void> {
@@ -58,4 +61,18 @@ it('a topic that another instance deleted is made anew, also by one that still k
   const anew = await knowing.runtime.admin.createTopic(topic, { partitionCount: 3 });
   expect([anew.partitionCount, anew.incarnation === before.incarnation]).toEqual([3, false]);
   expect(await deleting.runtime.admin.topicExists(topic)).toBe(true);
+});
+
+it('streams that are made again while the topic is deleted go with it, and take no message', async () => {
+  const [sending, deleting] = [await mq.open({ defaultPartitionCount: 2 }), await mq.open()];
+  await sending.producer.send(topic, { n: 0 }, { partition: 0 });
+  const places = [0, 1].map((partition) => mq.keys.partition(topic, partition));
+  await mq.client.del(places[0]!.stream);
+  const { reached, go } = holdNext(TopicRegistry, 'ensureStreams');
+  const sent = sending.producer.send(topic, { n: 1 }, { partition: 0 }).catch((error: unknown) => error);
+  await reached;
+  await deleting.runtime.admin.deleteTopic(topic);
+  go();
+  expect(await sent).toMatchObject({ code: 'MQ_TOPIC_DELETED' });
+  expect(await mq.client.exists(...places.flatMap(({ stream, incarnation }) => [stream, incarnation]))).toBe(0);
 });

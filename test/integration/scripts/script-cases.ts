@@ -45,7 +45,11 @@ import {
   noteRaise,
   raiseCount,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-change.script.js';
-import { partitionCreate, topicCreate } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
+import {
+  partitionCreate,
+  partitionUnmake,
+  topicCreate,
+} from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
 import { groupStats, partitionStats } from '../../../libs/redis-streams-mq/src/redis/scripts/stats.script.js';
 import { trim } from '../../../libs/redis-streams-mq/src/redis/scripts/trim.script.js';
 import { openWake } from '../../../libs/redis-streams-mq/src/redis/scripts/wake.script.js';
@@ -972,5 +976,12 @@ export const scriptCases: readonly ScriptCase[] = [
     call: ({ keys }) => call(partitionCreate, keys, {}),
     reply: () => true,
     inFullRedis: 'is refused',
+  }),
+  using(partitionUnmake, {
+    arrange: async (place) => (await place.run(call(partitionCreate, place.keys, {})), []),
+    call: ({ keys }) => call(partitionUnmake, keys, {}),
+    reply: () => true,
+    inFullRedis: 'goes on',
+    anyType: ['incarnation'],
   }),
 ];

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { MqAdminError, MqError } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
-import type { Keys } from '../core/keys.js';
+import type { Keys, PartitionKeys } from '../core/keys.js';
 import type { Connection } from './connection.js';
 import { classifyRedisError } from './redis-errors.js';
 import { asArray, asNumber, asText, asTextOrNull, asTexts } from './reply.js';
 import { call } from './script.js';
-import { partitionCreate, topicCreate } from './scripts/topic-create.script.js';
+import { partitionCreate, partitionUnmake, topicCreate } from './scripts/topic-create.script.js';
 
 /** What is kept about a topic. */
 export interface TopicMeta {
@@ -70,12 +70,21 @@ export class TopicRegistry {
     return pending;
   }
 
-  /** Makes the streams of a topic's partitions where they are missing. */
-  async ensureStreams(meta: TopicMeta): Promise<void> {
+  /**
+   * Makes the streams of a topic's partitions where they are missing.
+   * @throws MqError `MQ_TOPIC_DELETED` when it was deleted since its meta was read: a stream made then would take messages
+   */
+  async ensureStreams({ topic, partitionCount }: TopicMeta): Promise<void> {
     const { connection, keys } = this.deps;
-    for (let partition = 0; partition < meta.partitionCount; partition++) {
-      await connection.run(call(partitionCreate, keys.partition(meta.topic, partition), {}));
+    const made: PartitionKeys[] = [];
+    for (let partition = 0; partition < partitionCount; partition++) {
+      const of = keys.partition(topic, partition);
+      if (await connection.run(call(partitionCreate, of, {}))) made.push(of);
     }
+    if (made.length === 0 || !(await this.isDeleted(topic))) return;
+    for (const of of made) await connection.run(call(partitionUnmake, of, {}));
+    this.forget(topic);
+    throw new MqError('MQ_TOPIC_DELETED', `topic ${topic} was deleted meanwhile`, { context: { topic } });
   }
 
   forget(topic: string): void {

@@ -67,3 +67,18 @@ redis.call('SET', incarnation, num(nowMicros()))
 return 1`,
   decode: (reply) => asNumber(reply) === 1,
 });
+
+export const partitionUnmake: Script<'stream' | 'incarnation', never, boolean> = defineScript({
+  name: 'partition-unmake',
+  keys: ['stream', 'incarnation'],
+  args: [],
+  lua: `
+-- Takes away a stream that was made while its topic was deleted. One with messages or groups stays: it is the topic's that was made
+-- anew since, and an empty one is made again by whoever misses it. Returns 1 if it is gone by this.
+-- Twice: it is gone. UNLINK is what a full Redis allows.
+if redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 0 then return 0 end
+if #redis.call('XINFO', 'GROUPS', stream) > 0 then return 0 end
+redis.call('UNLINK', stream, incarnation)
+return 1`,
+  decode: (reply) => asNumber(reply) === 1,
+});
