@@ -70,9 +70,9 @@ export interface StreamHandlerOptions {
 
   /**
    * The method gets several messages of one partition at once: `(payloads[], contexts[])`. A batch is handed over with
-   * `size` messages, or `waitMs` after the first was there and the handler free. It says by its return value or by
-   * `BatchFailure` which of them failed; each keeps its own attempts. With `concurrency` above 1 only with `ordering: 'none'`;
-   * with `retryOrdering: 'key'` a batch has at most one message of each key.
+   * `size` messages, or `waitMs` after the first was there and the handler free, or with what is there once `maxInFlight` lets no
+   * more be read. It says by its return value or by `BatchFailure` which of them failed; each keeps its own attempts. With
+   * `concurrency` above 1 only with `ordering: 'none'`; with `retryOrdering: 'key'` a batch has at most one message of each key.
    *
    * Hazard: a crash repeats the whole batch, and guards and interceptors run once for all of it.
    * @defaultValue one message
