@@ -92,7 +92,7 @@ export class PartitionWorker {
 
   /** Whether a call runs, or is being begun. */
   get isBusy(): boolean {
-    return this.calls.size > 0;
+    return this.calls.length > 0;
   }
 
   start(): void {
