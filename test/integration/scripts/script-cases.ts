@@ -591,8 +591,17 @@ export const scriptCases: readonly ScriptCase[] = [
         'reason',
         'exhausted',
       ]),
-    reply: () => ['imported', 'imported'],
+    reply: () => ({ status: 'ok', results: ['imported', 'imported'] }),
     inFullRedis: 'is refused',
+    anyType: ['stream'],
+  }),
+  using(dlqImport, {
+    as: 'the partition is gone',
+    arrange: async () => [],
+    call: ({ keys }) => call(dlqImport, keys, { keepMs: 60_000 }, ['1-1', '0'.repeat(40), 2, 'group', 'g']),
+    reply: () => ({ status: 'gone' }),
+    inFullRedis: 'goes on',
+    anyType: ['imports', 'stream'],
   }),
   using(dlqTakeOut, {
     arrange: async (place) => {

@@ -209,7 +209,8 @@ export class DeadLetterQueue {
   /**
    * Puts exported letters back into the DLQ, into their partitions, behind what is there. Lines, or a stream of bytes or text.
    * A letter that is still there, or was imported before, is left out: the same lines may be imported any number of times.
-   * @throws MqAdminError `MQ_IMPORT_MALFORMED` with the number of the line; the lines before it are imported
+   * @throws MqAdminError `MQ_IMPORT_MALFORMED` with the number of the line; the lines before it are imported; `MQ_PARTITION_MISSING`
+   * when the topic is deleted meanwhile
    */
   async import(
     topic: string,

@@ -3,7 +3,7 @@ import type { Keys } from '../core/keys.js';
 import type { Connection } from '../redis/connection.js';
 import { asEntries } from '../redis/reply.js';
 import { call } from '../redis/script.js';
-import { dlqImport, importArgs } from '../redis/scripts/dlq-import.script.js';
+import { dlqImport, importArgs, type ImportResult } from '../redis/scripts/dlq-import.script.js';
 import type { CheckedFilter } from './dead-letter-filter.js';
 import { linesOf, parseLine, toLine, type ParsedLine } from './dead-letter-lines.js';
 import { parsePlace, placeText } from './dead-letter-place.js';
@@ -49,7 +49,10 @@ export class DeadLetterTransfer {
     }
   }
 
-  /** @throws MqAdminError `MQ_IMPORT_MALFORMED`: the lines before it are imported */
+  /**
+   * @throws MqAdminError `MQ_IMPORT_MALFORMED`: the lines before it are imported; `MQ_PARTITION_MISSING`: the topic was deleted
+   * meanwhile, or its data is lost
+   */
   async import(
     topic: string,
     partitionCount: number,
@@ -63,7 +66,9 @@ export class DeadLetterTransfer {
       const letters = batch;
       [batch, bytes] = [[], 0];
       if (letters.length === 0) return;
-      for (const result of await this.store(topic, letters)) report[result]++;
+      const { results, missing } = await this.store(topic, letters);
+      for (const result of results) report[result]++;
+      if (missing !== undefined) throw partitionMissing(topic, missing, report);
       onProgress?.({ ...report });
     };
     for await (const text of linesOf(source)) {
@@ -85,13 +90,22 @@ export class DeadLetterTransfer {
     return report;
   }
 
-  private async store(topic: string, letters: readonly ParsedLine[]): Promise<('imported' | 'present')[]> {
+  /** `missing`: a partition that is not there; nothing of it was stored. */
+  private async store(
+    topic: string,
+    letters: readonly ParsedLine[],
+  ): Promise<{ readonly results: readonly ImportResult[]; readonly missing: number | undefined }> {
     const { connection, keys } = this.deps;
-    const results = [...byPartition(letters)].map(([partition, ofPartition]) => {
+    const replies = [...byPartition(letters)].map(async ([partition, ofPartition]) => {
       const args = importArgs(ofPartition);
-      return connection.run(call(dlqImport, keys.partition(topic, partition), { keepMs: KEEP_MARKS_MS }, args));
+      const places = keys.partition(topic, partition);
+      return { partition, reply: await connection.run(call(dlqImport, places, { keepMs: KEEP_MARKS_MS }, args)) };
     });
-    return (await Promise.all(results)).flat();
+    const stored = await Promise.all(replies);
+    return {
+      results: stored.flatMap(({ reply }) => (reply.status === 'ok' ? reply.results : [])),
+      missing: stored.find(({ reply }) => reply.status === 'gone')?.partition,
+    };
   }
 
   private async fetch(
@@ -113,6 +127,13 @@ export class DeadLetterTransfer {
     );
     return found;
   }
+}
+
+function partitionMissing(topic: string, partition: number, { imported, present }: ImportReport): MqAdminError {
+  const text =
+    `partition ${partition} of topic ${topic} is not there: the topic was deleted, or its data is lost; ` +
+    `${imported} dead letters were imported before that`;
+  return new MqAdminError('MQ_PARTITION_MISSING', text, { context: { topic, partition, imported, present } });
 }
 
 function byPartition<T extends { readonly partition: number }>(items: readonly T[]): Map<number, T[]> {

@@ -1,4 +1,4 @@
-import { asTexts, type Arg } from '../reply.js';
+import { asArray, asText, asTexts, type Arg } from '../reply.js';
 import { defineScript, type Script } from '../script.js';
 
 /** A letter as it is to stand in the stream. */
@@ -11,17 +11,24 @@ export interface ImportedEntry {
 
 export type ImportResult = 'imported' | 'present';
 
-export const dlqImport: Script<'dlq' | 'imports', 'keepMs', readonly ImportResult[]> = defineScript({
+export type ImportReply =
+  | { readonly status: 'gone' }
+  /** In the order of the letters. */
+  | { readonly status: 'ok'; readonly results: readonly ImportResult[] };
+
+export const dlqImport: Script<'dlq' | 'imports' | 'stream', 'keepMs', ImportReply> = defineScript({
   name: 'dlq-import',
-  keys: ['dlq', 'imports'],
+  keys: ['dlq', 'imports', 'stream'],
   args: ['keepMs'],
   lua: `
 -- Adds dead letters that are not there. rest: (id, digest, number of fields and values, these) per letter.
--- Returns 'imported' or 'present' per letter: it was imported before, or its entry stands under its own id.
+-- Returns { 'ok', 'imported' or 'present' per letter }: it was imported before, or its entry stands under its own id. { 'gone' }: the
+-- partition is not there, and nothing is made for it.
 -- Twice: the mark, written with the letter in one step or for the entry that stands there, says so when that is gone again; marks are kept for keepMs after the last
 -- import. The first write tells a full Redis, and a key of a wrong type, before anything is added.
 local results, at = {}, num(now())
 redis.call('XLEN', dlq)
+if redis.call('EXISTS', stream) == 0 then return { 'gone' } end
 local i = rest
 while i <= #ARGV do
   local id, digest, size = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
@@ -46,8 +53,12 @@ while i <= #ARGV do
   i = i + 3 + size
 end
 redis.call('PEXPIRE', imports, keepMs)
-return results`,
-  decode: (reply) => asTexts(reply) as ImportResult[],
+return { 'ok', results }`,
+  decode: (reply) => {
+    const [status, results] = asArray(reply);
+    if (asText(status) === 'gone') return { status: 'gone' };
+    return { status: 'ok', results: asTexts(results) as ImportResult[] };
+  },
 });
 
 export function importArgs(entries: readonly ImportedEntry[]): Arg[] {
