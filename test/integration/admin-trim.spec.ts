@@ -1,4 +1,6 @@
+import { Connection } from '../../libs/redis-streams-mq/src/redis/connection.js';
 import type { TestInstance } from '../support/engine.js';
+import { holdNext } from '../support/hold-next.js';
 import { record } from '../support/mq-fixture.js';
 import { onEachKind } from '../support/on-each-kind.js';
 import { uniqueName } from '../support/unique-name.js';
@@ -7,6 +9,7 @@ import { deferred, waitFor } from '../support/wait-for.js';
 onEachKind('trimming', (redis) => {
   let topic: string;
   beforeEach(() => (topic = uniqueName('topic')));
+  afterEach(() => jest.restoreAllMocks());
 
   const options = { defaultPartitionCount: 2, retentionMaxLenPerPartition: 0, leaseTtlSeconds: 3, renewIntervalSec: 1 };
   const lengths = async ({ runtime }: TestInstance): Promise<number[]> =>
@@ -101,6 +104,24 @@ onEachKind('trimming', (redis) => {
     await waitFor(async () =>
       (await admin.describeTopic(topic)).partitions.every((of) => of.groups.every((g) => g.lag.messages === 0)),
     );
+  });
+
+  it('purge takes nothing that is sent while it works', async () => {
+    const instance = await redis.open({ ...options, defaultPartitionCount: 1 });
+    const { admin } = instance.runtime;
+    await admin.createTopic(topic);
+    const before: string[] = [];
+    for (let n = 0; n < 4; n++) before.push((await instance.producer.send(topic, { n })).id!);
+    const held = holdNext(Connection, 'run', ([call]) => (call as { script: { name: string } }).script.name === 'trim');
+    const purged = admin.purge(topic, { force: true });
+    await held.reached;
+    // Someone else has removed two of them, and two new ones have come.
+    await redis.client.xdel(redis.keys.stream(topic, 0), ...before.slice(0, 2));
+    const sent: string[] = [];
+    for (let n = 4; n < 6; n++) sent.push((await instance.producer.send(topic, { n })).id!);
+    held.go();
+    expect(await purged).toMatchObject({ rule: 'purge', removed: 2 });
+    expect((await admin.getMessages(topic, 0)).items.map(({ id }) => id)).toEqual(sent);
   });
 
   it('refuses what could mean everything, and what is wrong', async () => {

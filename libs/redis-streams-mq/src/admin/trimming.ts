@@ -1,7 +1,10 @@
-import { isStreamId } from '../core/stream-id.js';
+import type { PartitionRef } from '../core/events.js';
+import { isStreamId, nextStreamId } from '../core/stream-id.js';
 import { retentionProblem, type RetentionChange, type TopicRetention } from '../core/topic-retention.js';
 import { call } from '../redis/script.js';
+import type { PartitionStats } from '../redis/scripts/stats.script.js';
 import { trim } from '../redis/scripts/trim.script.js';
+import { valueOf } from '../redis/spread.js';
 import { chosen, forEachOf, invalidArgument, requireTopic, topicNotFound, type AdminDeps } from './admin-deps.js';
 
 /** What of each partition is to go: all but the newest `maxLen`, what is older, or what stands before a message. */
@@ -48,7 +51,6 @@ interface Bounds {
 
 /** Entries that one script looks at. */
 const LIMIT = 1_000;
-const EVERYTHING = '+';
 
 /** Removing messages by hand, and the bounds by which owners remove them. */
 export class Trimming {
@@ -57,12 +59,18 @@ export class Trimming {
   /** @throws MqAdminError `MQ_INVALID_ARGUMENT`, `MQ_TOPIC_NOT_FOUND` */
   trim(topic: string, rule: TrimRule, options: TrimOptions = {}): Promise<TrimReport> {
     const named = parse(rule);
-    return this.remove(topic, named.rule, named.bounds, options);
+    return this.remove(topic, named.rule, () => named.bounds, options);
   }
 
   /** @throws MqAdminError `MQ_INVALID_ARGUMENT`, `MQ_TOPIC_NOT_FOUND` */
   purge(topic: string, options: PurgeOptions = {}): Promise<TrimReport> {
-    return this.remove(topic, 'purge', { maxLen: 0, maxAgeMs: 0, beforeId: EVERYTHING }, options);
+    // Not what is sent meanwhile.
+    const everything = ({ lastId }: PartitionStats): Bounds => ({
+      maxLen: 0,
+      maxAgeMs: 0,
+      beforeId: lastId === null ? '' : nextStreamId(lastId),
+    });
+    return this.remove(topic, 'purge', everything, options);
   }
 
   /** @throws MqAdminError `MQ_INVALID_ARGUMENT`, `MQ_TOPIC_NOT_FOUND` */
@@ -82,13 +90,18 @@ export class Trimming {
   private async remove(
     topic: string,
     rule: TrimReport['rule'],
-    bounds: Bounds,
+    boundsOf: (stats: PartitionStats) => Bounds,
     options: PurgeOptions,
   ): Promise<TrimReport> {
     const { partition, force = false } = options;
     const { partitionCount } = await requireTopic(this.deps, topic);
     const numbers = chosen(partition === undefined ? undefined : [partition], partitionCount);
-    const partitions = await forEachOf(numbers, (number) => this.removeFrom(topic, number, bounds, force));
+    // As they are now: what comes meanwhile is not meant, or emptying a partition might never end.
+    const refs = numbers.map((number) => ({ topic, partition: number }));
+    const looks = (await this.deps.statistics.ofPartitions(refs, { countLimit: 0 })).map(valueOf);
+    const partitions = await forEachOf([...looks.keys()], (i) =>
+      this.removeFrom(refs[i]!, looks[i]!.length, boundsOf(looks[i]!), force),
+    );
     return {
       topic,
       rule,
@@ -98,11 +111,13 @@ export class Trimming {
     };
   }
 
-  private async removeFrom(topic: string, partition: number, bounds: Bounds, force: boolean): Promise<PartitionTrim> {
-    const { connection, keys, statistics } = this.deps;
-    // What comes meanwhile is not meant, or emptying a partition might never end.
-    const [stats] = await statistics.ofPartitions([{ topic, partition }], { countLimit: 0 });
-    const left = stats!.ok ? stats!.value.length : 0;
+  private async removeFrom(
+    { topic, partition }: PartitionRef,
+    left: number,
+    bounds: Bounds,
+    force: boolean,
+  ): Promise<PartitionTrim> {
+    const { connection, keys } = this.deps;
     const place = keys.partition(topic, partition);
     const of = { removed: 0, unsettled: 0, pinnedBy: null as string | null };
     while (of.removed < left) {

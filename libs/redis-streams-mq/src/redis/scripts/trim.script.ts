@@ -25,7 +25,7 @@ export const trim: Script<'stream' | 'commit' | 'activity', TrimArg, TrimReply> 
   args: ['maxLen', 'maxAgeMs', 'hardMaxLen', 'beforeId', 'limit', 'guarded', 'force', 'abandonedMs'],
   lua: `
 -- Removes the oldest entries, at most limit, that are beyond maxLen or older than maxAgeMs (0: no such rule), or stand before
--- beforeId ('' none, '+' all). guarded '1':
+-- beforeId ('' none). guarded '1':
 -- nothing goes that some group has not settled, be it known to the stream or, after a loss, to the commit positions
 -- alone, and nothing at all while there is no group; but what is beyond hardMaxLen goes whatever anybody has settled.
 -- force '1': so does what any rule wants. A group without an owner for longer than abandonedMs (0: none is) keeps nothing.
@@ -41,7 +41,7 @@ local before = maxAgeMs > 0 and at - maxAgeMs or 0
 local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
 local function msOf(id) return tonumber(string.match(id, '^(%d+)')) end
 ${IS_BEFORE}
-local function isBeforeId(id) return beforeId == '+' or (beforeId ~= '' and isBefore(id, beforeId)) end
+local function isBeforeId(id) return beforeId ~= '' and isBefore(id, beforeId) end
 local function isWanted(i, id) return i <= excess or i <= hardExcess or msOf(id) < before or isBeforeId(id) end
 if not oldest or not isWanted(1, oldest[1]) then return { length, 0, 0, 0, 0, '', {} } end
 
