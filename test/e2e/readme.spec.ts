@@ -118,8 +118,8 @@ const sampleContext = `
 import { readFileSync } from 'node:fs';
 import { Injectable, Module } from '@nestjs/common';
 import {
-  DeadLetter, DeadLetterQueue, InjectMqProducer, type MqAdmin, MqProducer, type MqQueueOptions, RedisStreamsMqModule, RetryLater,
-  type StreamContext, StreamHandler,
+  DeadLetter, DeadLetterQueue, InjectMqProducer, type MqAdmin, MqAdminError, MqProducer, type MqQueueOptions, RedisStreamsMqModule, RetryLater,
+  type ResetFailure, type StreamContext, StreamHandler,
 } from 'nestjs-redis-streams-mq';
 interface Order { id: number; customer: string; total: number }
 interface Transaction { query(sql: string, values: unknown[]): Promise<{ rowCount: number }> }

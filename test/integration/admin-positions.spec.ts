@@ -1,6 +1,8 @@
-import type { ResetReport } from '../../libs/redis-streams-mq/src/admin/positions.js';
+import type { ResetFailure, ResetReport } from '../../libs/redis-streams-mq/src/admin/positions.js';
 import { DeadLetter } from '../../libs/redis-streams-mq/src/core/results.js';
+import type { ResetTarget } from '../../libs/redis-streams-mq/src/admin/reset-target.js';
 import { compareStreamIds } from '../../libs/redis-streams-mq/src/core/stream-id.js';
+import { Connection } from '../../libs/redis-streams-mq/src/redis/connection.js';
 import type { TestInstance } from '../support/engine.js';
 import { HandlingRecord } from '../support/handling-record.js';
 import { onEachKind } from '../support/on-each-kind.js';
@@ -22,6 +24,7 @@ onEachKind('positions', (redis) => {
     ids = [[], []];
     sent = 0;
   });
+  afterEach(() => jest.restoreAllMocks());
 
   type Work = Parameters<HandlingRecord['handler']>[1];
   const open = (options = {}): Promise<TestInstance> =>
@@ -166,14 +169,42 @@ onEachKind('positions', (redis) => {
     const { crash } = redis.keys.groupPartition(topic, 1, group);
     await redis.client.rpush(crash, 'a list');
     const error: unknown = await admin.resetPosition(topic, group, { by: -2 }).catch((thrown: unknown) => thrown);
-    const { code, context } = error as { code: string; context: { report: ResetReport; failed: unknown[] } };
+    const { code, context } = error as { code: string; context: { report: ResetReport; failed: ResetFailure[] } };
     expect([code, brief(context.report)]).toEqual(['MQ_RESET_INCOMPLETE', [[0, 'back', 2]]]);
-    expect(context.failed).toEqual([{ partition: 1, error: expect.stringContaining('WRONGTYPE') }]);
+    const target = { id: ids[1]!.at(-2)! };
+    expect(context.failed).toEqual([{ partition: 1, error: expect.stringContaining('WRONGTYPE'), target }]);
     await redis.client.del(crash);
-    await admin.resetPosition(topic, group, { by: -2 }, { partitions: [1] });
+    await admin.resetPosition(topic, group, context.failed[0]!.target, { partitions: [1] });
     await admin.resume(topic, { group });
     await waitFor(() => handling.handled === 4);
     expect([handledOf(0), handledOf(1)]).toEqual([ids[0]!.slice(-2), ids[1]!.slice(-2)]);
+  });
+
+  it('by a number whose answer was lost lead to the same position however often they are repeated', async () => {
+    const a = await pausedAfter(20);
+    const { admin } = a.runtime;
+    const run = Reflect.get(Connection.prototype, 'run') as Connection['run'];
+    let lost = 0;
+    jest.spyOn(Connection.prototype, 'run').mockImplementation(async function (this: Connection, call) {
+      const reply: unknown = await run.call(this, call);
+      if (call.script.name === 'reset-position' && lost++ < 2) throw new Error('the answer was lost');
+      return reply;
+    });
+    const failedOf = async (...args: [ResetTarget, readonly number[]]): Promise<ResetFailure[]> => {
+      const error: unknown = await admin
+        .resetPosition(topic, group, args[0], { partitions: args[1] })
+        .catch((thrown: unknown) => thrown);
+      return (error as { context: { failed: ResetFailure[] } }).context.failed;
+    };
+    const target = { id: ids[1]!.at(-3)! };
+    const [first] = await failedOf({ by: -3 }, [1]);
+    expect(first).toEqual({ partition: 1, error: 'the answer was lost', target });
+    const [second] = await failedOf(first!.target, [1]);
+    expect(second!.target).toEqual(target);
+    await admin.resetPosition(topic, group, second!.target, { partitions: [1] });
+    await admin.resume(topic, { group });
+    await waitFor(() => handling.handled === 3);
+    expect(handledOf(1)).toEqual(ids[1]!.slice(-3));
   });
 
   it('leave retries that wait alone, but for those that are read again; or drop them all', async () => {

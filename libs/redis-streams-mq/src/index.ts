@@ -92,7 +92,7 @@ export type { PartitionTrim, PurgeOptions, TrimOptions, TrimReport, TrimRule } f
 export type { PartitionOwner } from './admin/group-partition.js';
 export type { Lag } from './redis/statistics.js';
 export type { PauseOptions, PauseReport } from './admin/pausing.js';
-export type { PartitionReset, ResetOptions, ResetReport } from './admin/positions.js';
+export type { PartitionReset, ResetFailure, ResetOptions, ResetReport } from './admin/positions.js';
 export type { RangeEnd, ReplayRangeOptions, ReplayRangeReport } from './admin/range-replay.js';
 export type { GroupDeletionReport } from './admin/group-deletion.js';
 export type { TopicDeletionOptions, TopicDeletionReport } from './admin/topic-deletion.js';

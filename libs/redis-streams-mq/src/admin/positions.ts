@@ -45,6 +45,14 @@ export interface ResetReport {
   readonly partitions: readonly PartitionReset[];
 }
 
+/** A partition on which a reset failed, or whose answer was lost: it may have been done. */
+export interface ResetFailure {
+  readonly partition: number;
+  readonly error: string;
+  /** With it, and this partition alone, the call may be repeated: it leads to the position that was meant, also when it is there. */
+  readonly target: ResetTarget;
+}
+
 /** Entries that one script looks at. */
 const PAGE = 1_000;
 /** Stands where no lease is asked for. */
@@ -58,7 +66,7 @@ export class Positions {
    * Moves a group to another position, each partition in one script, while no instance can own it.
    * @throws MqAdminError `MQ_GROUP_RUNNING` unless the group is paused or stopped (nothing was changed), `MQ_GROUP_NOT_FOUND`,
    * `MQ_TOPIC_NOT_FOUND`, `MQ_INVALID_ARGUMENT`, `MQ_RESET_INCOMPLETE` when some partitions failed: its context has the report
-   * of those that were done and the failures of the others
+   * of those that were done, and of the others the failures with the target to repeat them with (`ResetFailure`)
    */
   async reset(topic: string, group: string, target: ResetTarget, options: ResetOptions = {}): Promise<ResetReport> {
     const { dryRun = false, keepRetries = true } = options;
@@ -67,15 +75,16 @@ export class Positions {
     const wanted = new Map(partitions.map((partition) => [partition, wantedOn(target, partition)]));
     await requireGroup(this.deps, meta, group);
     const done: PartitionReset[] = [];
-    const failed: { partition: number; error: string }[] = [];
+    const failed: ResetFailure[] = [];
     const each = async (hold: AdminHold | null): Promise<void> => {
       for (const partition of partitions) {
+        let meant = target;
+        const onMeant = (to: string): void => void (meant = { id: nextStreamId(to) });
         try {
-          done.push(
-            await this.resetOne({ topic, group, partition, wanted: wanted.get(partition)!, keepRetries, hold }),
-          );
+          const of = { topic, group, partition, wanted: wanted.get(partition)!, keepRetries, hold, onMeant };
+          done.push(await this.resetOne(of));
         } catch (error) {
-          failed.push({ partition, error: thrownText(error) });
+          failed.push({ partition, error: thrownText(error), target: meant });
         }
       }
     };
@@ -85,7 +94,7 @@ export class Positions {
     throw new MqAdminError(
       'MQ_RESET_INCOMPLETE',
       `the position of group ${group} was moved on ${done.length} partitions of ${topic} and not on ${failed.length}; ` +
-        'call again for those, by name if the target is { by }',
+        'call again for each of those with its partition and the target that `failed` has for it',
       { retryable: true, context: { report, failed } },
     );
   }
@@ -97,6 +106,8 @@ export class Positions {
     readonly wanted: Wanted;
     readonly keepRetries: boolean;
     readonly hold: AdminHold | null;
+    /** Called with the position before anything is changed. */
+    readonly onMeant: (to: string) => void;
   }): Promise<PartitionReset> {
     const { topic, group, partition, wanted, keepRetries, hold } = job;
     const keys = this.deps.keys.groupPartition(topic, partition, group);
@@ -105,6 +116,7 @@ export class Positions {
     const from = settledUpTo(stats);
     let to = 'by' in wanted ? await this.moved(keys.stream, from ?? START, wanted.by) : wanted.position;
     if (to === 'latest' || compareStreamIds(to, end) > 0) to = end;
+    job.onMeant(to);
     const order = compareStreamIds(to, from ?? START);
     const direction = order === 0 ? 'none' : order < 0 ? 'back' : 'forward';
     const messages = order === 0 ? 0 : await this.count(keys.stream, ...between(from ?? START, to));
