@@ -48,7 +48,7 @@ export default {
   testTimeout: 30_000,
   maxWorkers: 2,
   projects: [
-    project('unit', 'libs/*/src/**/*.spec.ts'),
+    project('unit', '{libs/*/src,scripts}/**/*.spec.ts'),
     project('integration', 'test/integration/**/*.spec.ts'),
     project('e2e', 'test/e2e/**/*.spec.ts'),
     project('chaos', 'test/chaos/**/*.spec.ts'),

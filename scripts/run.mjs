@@ -1,5 +1,5 @@
-// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo`, `outage`, `torture`, `bench`
-// and `package`.
+// Does one job with all it needs: `node scripts/run.mjs jest[:project,...] [args]`, and so for `demo`, `outage`, `torture`, `bench`,
+// `sizing` and `package`.
 import './setup.mjs';
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -10,7 +10,9 @@ import { ensureRedis, hasDocker, howToGetRedis, installServer } from './redis.mj
 const root = join(import.meta.dirname, '..');
 const installed = (file) => join(root, 'node_modules', file);
 
-const jobs = { jest, demo, outage, torture, bench, package: testPackage };
+/** Of Node, for programs in TypeScript that are not built. */
+const fromSource = ['--conditions=@redis-streams-mq/source', '--import', '@swc-node/register/esm-register'];
+const jobs = { jest, demo, outage, torture, bench, sizing, package: testPackage };
 const [what = '', ...args] = process.argv.slice(2);
 const [job, detail] = what.split(':');
 
@@ -54,12 +56,17 @@ async function demo(demoArgs) {
   return run(join(root, 'apps/demo/dist/main.js'), demoArgs, { REDIS_URL: redis.url });
 }
 
+/** Arithmetic alone, unless it is asked to measure: then it starts a server of its own. */
+async function sizing(sizingArgs) {
+  if (sizingArgs.includes('--measure') && !findServer()) installServer();
+  return run(join(root, 'scripts/sizing/main.ts'), sizingArgs, {}, fromSource);
+}
+
 /** It starts servers of its own, and so needs one that can be started. */
 async function torture(tortureArgs) {
   const server = findServer() ?? (installServer() ? findServer() : undefined);
   if (!server) throw new Error(howToGetRedis());
-  const flags = ['--conditions=@redis-streams-mq/source', '--import', '@swc-node/register/esm-register'];
-  return run(join(root, 'test/torture/main.ts'), tortureArgs, { MQ_REDIS_SERVER: server }, flags);
+  return run(join(root, 'test/torture/main.ts'), tortureArgs, { MQ_REDIS_SERVER: server }, fromSource);
 }
 
 /** The demo with a Redis of its own that stands still in the middle; says what the probes and metrics said meanwhile. */
