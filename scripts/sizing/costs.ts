@@ -34,7 +34,7 @@ export interface PartitionCosts {
 
 /** Many partitions in one command. */
 export const onOneServer: PartitionCosts = {
-  redisUsPerRenewal: 10,
+  redisUsPerRenewal: 12,
   redisUsPerLook: 5,
   nodeUsPerLook: 38,
   redisUsPerLookForDue: 4,

@@ -167,6 +167,7 @@ describe('the package', () => {
     'docs/ordering.md',
     'docs/admin.md',
     'docs/dead-letters.md',
+    'docs/sizing.md',
     'CHANGELOG.md',
   ])('has no link in %s that leads nowhere', (page) => {
     const text = read(page);
