@@ -19,7 +19,7 @@ export interface EntryQueueDeps extends Omit<LanesDeps, 'ready'> {
  * While it is frozen nothing can be taken: what comes before its head is being fetched.
  */
 export class EntryQueue {
-  private entries: Entry[] = [];
+  private entries: (Entry | undefined)[] = [];
   /** Index of the head: shifting an array of thousands for each message would copy it each time. */
   private head = 0;
   /** Those whose lane came free: they are older than all that nobody has looked at. */
@@ -161,6 +161,8 @@ export class EntryQueue {
   }
 
   private passHead(): void {
+    // An array that has grown old keeps what is in it from being collected, even when nobody has the array any more.
+    this.entries[this.head] = undefined;
     this.head++;
     if (this.head === this.entries.length) {
       this.entries = [];

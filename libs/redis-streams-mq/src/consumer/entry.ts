@@ -1,3 +1,4 @@
+import { withSharedNames } from '../core/message.js';
 import { parseRetryEntry } from '../core/retry-entry.js';
 import { compareStreamIds } from '../core/stream-id.js';
 import type { LivingEntry } from '../redis/scripts/pending.script.js';
@@ -16,7 +17,7 @@ export interface Entry {
   readonly origin: string;
   /** Handler calls made before, by this group. */
   attemptsMade: number;
-  /** `null` while it is shelved: it waits behind a failing entry with its id alone, see ledger.ts. */
+  /** `null` while it is shelved: it waits behind a failing entry with its id alone, see ledger.ts. Empty once it was handled. */
   fields: readonly Buffer[] | null;
   /** It was pending when an owner ended without releasing: that owner may have died on it. */
   suspect: boolean;
@@ -28,10 +29,19 @@ export interface Entry {
   lane: string | undefined;
 }
 
-export function toEntry(source: Source, raw: LivingEntry, suspect: boolean): Entry {
-  const own = { origin: raw.id, attemptsMade: 0, fields: raw.fields };
-  const message = source === 'retry' ? (parseRetryEntry(raw.fields) ?? own) : own;
-  return { source, id: raw.id, ...message, suspect, state: 'waiting', notBefore: 0, lane: undefined };
+export function toEntry(source: Source, { id, fields }: LivingEntry, suspect: boolean): Entry {
+  const retried = source === 'retry' ? parseRetryEntry(fields) : null;
+  return {
+    source,
+    id,
+    origin: retried?.origin ?? id,
+    attemptsMade: retried?.attemptsMade ?? 0,
+    fields: withSharedNames(retried?.fields ?? fields),
+    suspect,
+    state: 'waiting',
+    notBefore: 0,
+    lane: undefined,
+  };
 }
 
 /** Retries come first: they are older than anything new. Within a source, in the order of ids. */

@@ -89,9 +89,9 @@ export class LedgerCheck {
     if (!matches || this.mustRepair) await this.repair();
     // Whether the lease is still trusted is looked at before each handler starts.
     if (isOver()) return;
-    const { staged } = this;
-    this.staged = [];
-    queue.push(staged);
+    queue.push(this.staged);
+    // Emptied, and not only replaced: see `EntryQueue.passHead`.
+    this.staged.length = 0;
   }
 
   /**

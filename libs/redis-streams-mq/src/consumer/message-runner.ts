@@ -135,20 +135,22 @@ export class MessageRunner {
     }
   }
 
-  private async call(entry: Entry, opened: Opened, letter?: DeadLetter): Promise<RunReport> {
+  private call(entry: Entry, opened: Opened, letter?: DeadLetter): RunReport | Promise<RunReport> {
     const { message, payload, publishedAt } = opened;
     const call = this.begin();
     if (call === null) return { result: { type: 'aborted' }, message, ended: null, tookMs: 0 };
     const own = this.contextOf(entry, opened, call, letter);
     const context = letter === undefined ? own : this.deps.desk!.extend(own, letter);
     const running = this.invoke({ payload, payloadBytes: message.payload, context });
-    const outcome = await this.outcomeOf<HandlerOutcome>(call, running, (error) => ({ type: 'retry', error }));
-    const tookMs = this.over(call);
-    const result = this.resultOf(call, outcome ?? call.timedOut, publishedAt, tookMs);
-    return { result, message, ended: outcome === null ? endOf(running) : null, tookMs };
+    return this.whenOver(call, running, failed, (outcome, tookMs) => {
+      const result = this.resultOf(call, outcome ?? call.timedOut, publishedAt, tookMs);
+      return { result, message, ended: outcome === null ? endOf(running) : null, tookMs };
+    });
   }
 
-  private async callBatch(items: readonly (Opened & { readonly entry: Entry })[]): Promise<readonly RunReport[]> {
+  private callBatch(
+    items: readonly (Opened & { readonly entry: Entry })[],
+  ): readonly RunReport[] | Promise<readonly RunReport[]> {
     const call = this.begin();
     if (call === null)
       return items.map(({ message }) => ({ result: { type: 'aborted' }, message, ended: null, tookMs: 0 }));
@@ -157,17 +159,14 @@ export class MessageRunner {
       return { payload, payloadBytes: message.payload, context: this.contextOf(item.entry, item, call) };
     });
     const running = this.invokeBatch(received);
-    const outcomes = await this.outcomeOf<readonly HandlerOutcome[]>(call, running, (error) =>
-      items.map(() => ({ type: 'retry', error })),
-    );
-    const tookMs = this.over(call);
-    const ended = outcomes === null ? endOf(running) : null;
-    return items.map(({ message, publishedAt }, i) => ({
-      result: this.resultOf(call, outcomes?.[i] ?? call.timedOut, publishedAt, tookMs),
-      message,
-      ended,
-      tookMs,
-    }));
+    const allFailed = (error: unknown): readonly HandlerOutcome[] => items.map(() => failed(error));
+    return this.whenOver(call, running, allFailed, (outcomes, tookMs) => {
+      const ended = outcomes === null ? endOf(running) : null;
+      return items.map(({ message, publishedAt }, i) => {
+        const result = this.resultOf(call, outcomes?.[i] ?? call.timedOut, publishedAt, tookMs);
+        return { result, message, ended, tookMs };
+      });
+    });
   }
 
   /**
@@ -187,22 +186,35 @@ export class MessageRunner {
     return call;
   }
 
-  /** Resolves with what the code gave, or with `null` when its time is over before that. */
-  private outcomeOf<T>(call: HandlerCall, running: Promise<T>, failed: (error: unknown) => T): Promise<T | null> {
+  /**
+   * Resolves with the report about what the code gave, or about `null` when its time was over before that. One promise and
+   * no `await`: this is done for each message.
+   */
+  private whenOver<T, R>(
+    call: HandlerCall,
+    running: Promise<T>,
+    onError: (error: unknown) => T,
+    report: (outcome: T | null, tookMs: number) => R,
+  ): Promise<R> {
     return new Promise((resolve) => {
-      running.then(resolve, (error: unknown) => resolve(failed(error)));
+      const over = (outcome: T | null): void => {
+        if (this.forget(call)) resolve(report(outcome, this.deps.clock.monotonic() - call.startedAt));
+      };
+      running.then(over, (error: unknown) => over(onError(error)));
       if (call.deadline === Infinity) return;
-      call.onTimeout = () => resolve(null);
+      call.onTimeout = () => over(null);
       this.watch(call.deadline);
     });
   }
 
-  /** Returns how long it took. */
-  private over(call: HandlerCall): number {
+  /** False when it is over already. */
+  private forget(call: HandlerCall): boolean {
     const { calls } = this;
-    if (calls.length === 1) calls.pop();
-    else calls.splice(calls.indexOf(call), 1);
-    return this.deps.clock.monotonic() - call.startedAt;
+    const at = calls.indexOf(call);
+    if (at < 0) return false;
+    if (at === calls.length - 1) calls.pop();
+    else calls.splice(at, 1);
+    return true;
   }
 
   private resultOf(call: HandlerCall, outcome: HandlerOutcome, publishedAt: number, durationMs: number): RunResult {
@@ -221,7 +233,7 @@ export class MessageRunner {
     try {
       return this.deps.handler.invoke(received);
     } catch (error) {
-      return Promise.resolve({ type: 'retry', error });
+      return Promise.resolve(failed(error));
     }
   }
 
@@ -278,6 +290,10 @@ export class MessageRunner {
     const { topic, partition, group } = this.deps.lease.terms;
     return { topic, partition, group };
   }
+}
+
+function failed(error: unknown): HandlerOutcome {
+  return { type: 'retry', error };
 }
 
 function endOf(running: Promise<unknown>): Promise<void> {

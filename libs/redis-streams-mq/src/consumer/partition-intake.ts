@@ -319,12 +319,14 @@ export class PartitionIntake {
       const { keys, group } = lease.terms;
       const streams = [keys.stream, keys.retryStream];
       const read: Command = ['XREADGROUP', 'GROUP', group, consumer, 'COUNT', asked, 'STREAMS', ...streams, '>', '>'];
-      settler.flush();
       // Whether it takes entries is not known until it is answered: without an answer the ledger is checked.
       this.state = 'checking';
       this.afterCheck = 'reading';
-      const check = settler.beginCheck();
-      const [entries, ...totals] = await connection.pipeline([read, ...this.ledgerCheck.commands]);
+      const { check, reply } = connection.inOneWrite(() => {
+        settler.flush();
+        return { check: settler.beginCheck(), reply: connection.pipeline([read, ...this.ledgerCheck.commands]) };
+      });
+      const [entries, ...totals] = await reply;
       if (!entries!.ok) throw entries!.error;
       if (this.isOver || !lease.isTrusted || this.state !== 'checking') return;
       const replies = asStreams(entries!.value);

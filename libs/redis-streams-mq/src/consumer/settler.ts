@@ -35,6 +35,7 @@ export interface Check {
   readonly leftOver: Record<Source, number>;
 }
 
+const NOTHING: readonly Buffer[] = [];
 /** After a lost connection: as soon as there is another. */
 const RESEND_MS = 100;
 const STALLED_MS = 1_000;
@@ -79,6 +80,8 @@ export class Settler {
 
   ack(entry: Entry): void {
     entry.state = 'settling';
+    // It is held until Redis has answered, by its id: nobody needs the rest any more.
+    entry.fields = NOTHING;
     this.acks[entry.source].push(entry);
     this.flushSoon();
   }
@@ -117,8 +120,8 @@ export class Settler {
   }
 
   /** Called before a handler starts: a crash during it may repeat no more than the last milliseconds. */
-  flushIfOlderThan(ageMs: number): void {
-    if (this.oldestAt !== Infinity && this.deps.clock.monotonic() - this.oldestAt >= ageMs) this.flush();
+  flushIfOlderThan(ageMs: number, now: number): void {
+    if (this.oldestAt !== Infinity && now - this.oldestAt >= ageMs) this.flush();
   }
 
   /** Sends what is collected. Written to the socket before this returns, so that a later command is answered later. */
@@ -144,9 +147,9 @@ export class Settler {
    * Settles have no answer: what is handled now would come again if the lease ended meanwhile. True at once when Redis
    * is away, else after a while without an answer.
    */
-  get isStalled(): boolean {
+  isStalledAt(now: number): boolean {
     if (!this.deps.connection.isReady || this.answersLost) return true;
-    return this.outstanding.size > 0 && this.deps.clock.monotonic() - this.unansweredSince > STALLED_MS;
+    return this.outstanding.size > 0 && now - this.unansweredSince > STALLED_MS;
   }
 
   /**

@@ -15,8 +15,8 @@ export class Turns {
   }
 
   /** Time to let others run: this turn has taken long, or nobody knows when it began. */
-  get isOver(): boolean {
-    return this.nextTurn !== undefined || this.clock.monotonic() - this.since > LONGEST_MS;
+  isOverAt(now: number): boolean {
+    return this.nextTurn !== undefined || now - this.since > LONGEST_MS;
   }
 
   /** Resolves when timers and sockets have had their turn; for all who wait, in the order in which they came. */

@@ -323,7 +323,7 @@ export interface MqOptions<R = unknown> {
   /**
    * How old a finished message may be before the acknowledgements, and what failed, are sent, in ms. After a crash these
    * are handled again. 0 sends after every message.
-   * @defaultValue 2
+   * @defaultValue 5
    */
   readonly ackFlushMs?: number;
 

@@ -140,7 +140,7 @@ describe('resolveOptions', () => {
       maxPayloadBytes: 1_048_576,
       handlerTimeoutMs: 300_000,
       drainTimeoutMs: 20_000,
-      ackFlushMs: 2,
+      ackFlushMs: 5,
       maxBlockingConnections: 64,
       waitReplicas: 0,
       waitReplicasTimeoutMs: 1000,

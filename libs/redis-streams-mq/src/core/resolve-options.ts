@@ -82,7 +82,7 @@ export const mqOptionRules: { readonly [K in RuledOption]: OptionRule<ResolvedMq
   maxPayloadBytes: integer(1_048_576, 1, MAX_BULK_BYTES),
   handlerTimeoutMs: milliseconds(300_000, 0),
   drainTimeoutMs: milliseconds(20_000, 1),
-  ackFlushMs: integer(2, 0, 10_000),
+  ackFlushMs: integer(5, 0, 10_000),
   maxBlockingConnections: integer(64, 1, 10_000),
   waitReplicas: integer(0, 0, 100),
   waitReplicasTimeoutMs: milliseconds(1000, 1),
