@@ -3,13 +3,15 @@ import { MqLeaseLostError } from '../core/errors.js';
 import type { HandlerOutcome } from '../core/handler.js';
 import type { Lease } from './lease.js';
 
+export const doNothing = (): void => undefined;
+
 /** One call of a handler, for one message or a batch, while it runs: its signal, and until when it may run. */
 export class HandlerCall {
   /** Why it was told to stop, if it was. */
   abortReason: Error | undefined;
   /** Its time is over. */
   timeoutError: Error | undefined;
-  onTimeout: () => void = () => undefined;
+  onTimeout: (outcome: null) => void = doNothing;
   /** On the monotonic clock; `Infinity` means no limit. */
   deadline: number;
   private controller: AbortController | undefined;
@@ -46,7 +48,7 @@ export class HandlerCall {
   timeOut(error: Error): void {
     this.timeoutError = error;
     this.abort(error);
-    this.onTimeout();
+    this.onTimeout(null);
   }
 
   /** @throws MqLeaseLostError */

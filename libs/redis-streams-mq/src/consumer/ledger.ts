@@ -6,7 +6,10 @@ import type { InFlight } from './in-flight.js';
  * not, someone else took entries: a former owner's late read, a read whose reply was lost, a person.
  */
 export class Ledger {
-  private readonly held: Readonly<Record<Source, Map<string, Entry>>> = { stream: new Map(), retry: new Map() };
+  private readonly held: Readonly<Record<Source, EntriesById>> = {
+    stream: new EntriesById(),
+    retry: new EntriesById(),
+  };
 
   private shelvedCount = 0;
 
@@ -42,15 +45,14 @@ export class Ledger {
   add(entry: Entry): boolean {
     const held = this.held[entry.source];
     if (held.has(entry.id)) return false;
-    held.set(entry.id, entry);
+    held.add(entry.id, entry);
     this.inFlight.took(1);
     return true;
   }
 
   remove(source: Source, id: string): boolean {
-    const entry = this.held[source].get(id);
+    const entry = this.held[source].take(id);
     if (entry === undefined) return false;
-    this.held[source].delete(id);
     if (entry.fields === null) this.unshelved();
     else this.inFlight.gave(1);
     return true;
@@ -86,5 +88,57 @@ export class Ledger {
     this.inFlight.gave(this.size - this.shelvedCount);
     this.shelvedCount = 0;
     for (const source of SOURCES) this.held[source].clear();
+  }
+}
+
+/**
+ * A map by id, as one of numbers and an array: a map that things come to and leave all the time makes itself new tables,
+ * and the old ones keep the entries that were in them alive until the next full garbage collection.
+ */
+class EntriesById {
+  private readonly places = new Map<string, number>();
+  private readonly entries: (Entry | undefined)[] = [];
+  private readonly free: number[] = [];
+
+  get size(): number {
+    return this.places.size;
+  }
+
+  has(id: string): boolean {
+    return this.places.has(id);
+  }
+
+  get(id: string): Entry | undefined {
+    const place = this.places.get(id);
+    return place === undefined ? undefined : this.entries[place];
+  }
+
+  /** For an id that is not there yet. */
+  add(id: string, entry: Entry): void {
+    const place = this.free.pop() ?? this.entries.length;
+    this.entries[place] = entry;
+    this.places.set(id, place);
+  }
+
+  /** The entry that was there. */
+  take(id: string): Entry | undefined {
+    const place = this.places.get(id);
+    if (place === undefined) return undefined;
+    const entry = this.entries[place];
+    this.entries[place] = undefined;
+    this.free.push(place);
+    this.places.delete(id);
+    return entry;
+  }
+
+  /** In the order in which they came. */
+  *values(): Generator<Entry> {
+    for (const place of this.places.values()) yield this.entries[place]!;
+  }
+
+  clear(): void {
+    this.places.clear();
+    this.entries.length = 0;
+    this.free.length = 0;
   }
 }

@@ -7,7 +7,7 @@ import { decodeMessage, MalformedEntryError, type DecodedMessage } from '../core
 import type { Serializer } from '../core/serializer.js';
 import { isStreamId, streamIdTime } from '../core/stream-id.js';
 import type { Entry } from './entry.js';
-import { HandlerCall } from './handler-call.js';
+import { doNothing, HandlerCall } from './handler-call.js';
 import type { Lease } from './lease.js';
 import type { LetterDesk } from './letter-desk.js';
 import { MessageContext } from './message-context.js';
@@ -183,6 +183,7 @@ export class MessageRunner {
     }
     const call = new HandlerCall(now, handler.options.handlerTimeoutMs, lease, clock);
     this.calls.push(call);
+    if (call.deadline !== Infinity) this.watch(call.deadline);
     return call;
   }
 
@@ -201,9 +202,7 @@ export class MessageRunner {
         if (this.forget(call)) resolve(report(outcome, this.deps.clock.monotonic() - call.startedAt));
       };
       running.then(over, (error: unknown) => over(onError(error)));
-      if (call.deadline === Infinity) return;
-      call.onTimeout = () => over(null);
-      this.watch(call.deadline);
+      call.onTimeout = over;
     });
   }
 
@@ -214,6 +213,8 @@ export class MessageRunner {
     if (at < 0) return false;
     if (at === calls.length - 1) calls.pop();
     else calls.splice(at, 1);
+    // It holds on to the message.
+    call.onTimeout = doNothing;
     return true;
   }
 
@@ -297,6 +298,5 @@ function failed(error: unknown): HandlerOutcome {
 }
 
 function endOf(running: Promise<unknown>): Promise<void> {
-  const end = (): void => undefined;
-  return running.then(end, end);
+  return running.then(doNothing, doNothing);
 }

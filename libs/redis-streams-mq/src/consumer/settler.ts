@@ -81,7 +81,7 @@ export class Settler {
   ack(entry: Entry): void {
     entry.state = 'settling';
     // It is held until Redis has answered, by its id: nobody needs the rest any more.
-    entry.fields = NOTHING;
+    if (entry.fields !== null) entry.fields = NOTHING;
     this.acks[entry.source].push(entry);
     this.flushSoon();
   }

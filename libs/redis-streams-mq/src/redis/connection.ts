@@ -127,7 +127,14 @@ export class Connection {
    */
   async pipeline(commands: readonly Command[]): Promise<Outcome<Reply>[]> {
     if (!this.isReady) await this.orRefuse();
-    const pipeline = this.client.pipeline();
+    const { client } = this;
+    if (isSingle(client)) {
+      // Not with a pipeline of ioredis: what one has read outlives it until the next full garbage collection.
+      return this.inOneWrite(() =>
+        Promise.all(commands.map(([name, ...args]) => outcomeOf(client.callBuffer(name, ...args)))),
+      );
+    }
+    const pipeline = client.pipeline();
     for (const [name, ...args] of commands) pipeline.callBuffer(name, ...args);
     const results = await pipeline.exec();
     if (results === null) throw redisAway(this.name);
@@ -141,12 +148,13 @@ export class Connection {
    * most commands. In Cluster, where there are sockets to several nodes, it changes nothing.
    */
   inOneWrite<T>(work: () => T): T {
-    const stream = 'stream' in this.client ? this.client.stream : undefined;
-    stream?.cork();
+    if (!isSingle(this.client)) return work();
+    const { stream } = this.client;
+    stream.cork();
     try {
       return work();
     } finally {
-      stream?.uncork();
+      stream.uncork();
     }
   }
 
@@ -190,4 +198,15 @@ export class Connection {
     this.destroyed = true;
     this.client.disconnect();
   }
+}
+
+function isSingle(client: Client): client is Redis {
+  return !client.isCluster;
+}
+
+function outcomeOf(reply: Promise<unknown>): Promise<Outcome<Reply>> {
+  return reply.then(
+    (value) => ({ ok: true, value: value as Reply }),
+    (error: unknown) => ({ ok: false, error: error as Error }),
+  );
 }
