@@ -28,9 +28,12 @@ export const jsonSerializer: Serializer = {
   },
 
   deserialize(bytes: Buffer): unknown {
-    if (!isUtf8(bytes)) throw new TypeError(`the payload (${bytes.length} bytes) is not UTF-8`);
+    const text = bytes.toString();
+    // What is not UTF-8 becomes this character; it may also stand in the text.
+    if (text.includes(REPLACEMENT) && !isUtf8(bytes))
+      throw new TypeError(`the payload (${bytes.length} bytes) is not UTF-8`);
     try {
-      return JSON.parse(bytes.toString());
+      return JSON.parse(text);
     } catch {
       // V8's message quotes the text, and a payload must not get into logs: neither the message nor the cause is kept.
       throw new SyntaxError(`the payload (${bytes.length} bytes) is not JSON`);
@@ -54,6 +57,8 @@ export const bytesSerializer: Serializer = {
 
   deserialize: (bytes: Buffer): unknown => bytes,
 };
+
+const REPLACEMENT = '\ufffd';
 
 function stringify(value: unknown): string | undefined {
   try {

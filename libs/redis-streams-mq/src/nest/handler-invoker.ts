@@ -5,7 +5,7 @@ import type { PipelineResult, StreamPipeline } from './stream-pipeline.js';
 
 /** What the engine calls for each message: the pipeline, and what its end means. */
 export function makeInvoker(pipeline: StreamPipeline): HandlerInvoker {
-  return async ({ payload, context }) => outcomeOfPipeline(await pipeline(payload, context));
+  return ({ payload, context }) => pipeline(payload, context).then(outcomeOfPipeline);
 }
 
 /**

@@ -58,7 +58,8 @@ export function makePipeline(parts: PipelineParts): StreamPipeline {
 function barePipeline({ call, hostOf, showError }: PipelineParts): StreamPipeline {
   return async (payload, ctx) => {
     try {
-      return { stage: 'handler', value: await settle(call([payload, ctx])) };
+      const value = await call([payload, ctx]);
+      return { stage: 'handler', value: isObservable(value) ? await lastOf(value) : value };
     } catch (error) {
       await showError(error, hostOf([payload, ctx]));
       return { stage: 'handler', error };
@@ -69,24 +70,23 @@ function barePipeline({ call, hostOf, showError }: PipelineParts): StreamPipelin
 function fullPipeline(parts: PipelineParts): StreamPipeline {
   return async (payload, ctx) => {
     const host = parts.hostOf([payload, ctx]);
-    const denial = await deniedBy(parts, host);
+    const denial = parts.guards.length === 0 ? null : await deniedBy(parts, host);
     if (denial !== null) {
       await parts.showError(denial.error, host);
       return { stage: 'guard', error: denial.error };
     }
 
     let inner: PipelineResult | undefined;
-    let settled: Promise<unknown> = Promise.resolve();
+    let running: Promise<unknown> | undefined;
     const innermost = (): Promise<unknown> => {
       inner = undefined;
-      const running = runHandler(parts, host, payload, ctx, (result) => (inner = result));
-      settled = running.catch(() => undefined);
+      running = runHandler(parts, host, payload, ctx, (result) => (inner = result));
       return running;
     };
 
     const outer = await enter(parts.interceptors, host, innermost);
     // An interceptor may give up on the handler, as a timeout does; while it runs, the message is not free.
-    await settled;
+    if (inner === undefined) await running?.catch(() => undefined);
     if ('error' in outer) await parts.showError(outer.error, host);
     return decide(inner, outer);
   };
@@ -136,7 +136,10 @@ async function runHandler(
       let value = param.read(host, payload, ctx);
       // A factory of the user's may be async, and pipes expect what it resolves to.
       if (value instanceof Promise) value = await value;
-      for (const pipe of param.pipes) value = await pipe.transform(value, param.metadata);
+      for (const pipe of param.pipes) {
+        value = pipe.transform(value, param.metadata);
+        if (isThenable(value)) value = await value;
+      }
       args[param.index] = value;
     }
   } catch (error) {
@@ -144,7 +147,8 @@ async function runHandler(
     throw error;
   }
   try {
-    const value = await settle(call(args));
+    let value = await call(args);
+    if (isObservable(value)) value = await lastOf(value);
     report({ stage: 'handler', value });
     return value;
   } catch (error) {
@@ -156,7 +160,16 @@ async function runHandler(
 /** A handler may return a value, a promise or an Observable, whose last value counts. */
 export async function settle(returned: unknown): Promise<unknown> {
   const value = await returned;
-  return isObservable(value) ? lastValueFrom(value, { defaultValue: undefined }) : value;
+  return isObservable(value) ? lastOf(value) : value;
+}
+
+function lastOf(values: Observable<unknown>): Promise<unknown> {
+  return lastValueFrom(values, { defaultValue: undefined });
+}
+
+/** To wait for what is there already costs as much as a pipe. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { readonly then?: unknown } | null | undefined)?.then === 'function';
 }
 
 export async function enter(
@@ -173,7 +186,9 @@ export async function enter(
     // Made when `handle()` is called and used when its result is subscribed to, which may be outside of the interceptor's
     // AsyncLocalStorage: `als.run(store, () => next.handle())`. Nest 11's own chain does it 25 times slower on Node 20.
     const scope = new AsyncResource('StreamHandler');
-    return defer(() => scope.runInAsyncScope(step, undefined, index)).pipe(mergeMap(flatten));
+    const values = defer(() => scope.runInAsyncScope(step, undefined, index));
+    // What the handler gave is a value.
+    return index === interceptors.length ? values : values.pipe(mergeMap(flatten));
   };
   try {
     return { stage: 'interceptor', value: await settle(step(0)) };
