@@ -365,19 +365,31 @@ describe('heal', () => {
 });
 
 describe('mark-crash', () => {
-  const mark = (id: string, epoch: number) => place.run(call(markCrash, place.keys, { token: place.token, id, epoch }));
+  const mark = (epoch: number, ...ids: string[]) =>
+    place.run(call(markCrash, place.keys, { token: place.token, epoch }, ids));
 
   it('counts the ownerships that came to an entry before this one, each once', async () => {
     const [id, other] = await place.pending(2);
     const deaths = [];
-    for (const epoch of [7, 7, 8, 9, 9]) deaths.push(await mark(id!, epoch));
+    for (const epoch of [7, 7, 8, 9, 9]) deaths.push(await mark(epoch, id!));
     expect(deaths.map((reply) => reply.status === 'ok' && reply.deaths)).toEqual([0, 0, 1, 2, 2]);
-    expect(await mark(other!, 9)).toEqual({ status: 'ok', deaths: 0 });
+    expect(await mark(9, other!)).toEqual({ status: 'ok', deaths: 0, marked: 1 });
+  });
+
+  it('marks together what nobody has marked, up to what somebody has, and that alone', async () => {
+    const ids = await place.pending(5);
+    await mark(7, ids[2]!);
+    expect(await mark(8, ...ids)).toEqual({ status: 'ok', deaths: 0, marked: 2 });
+    expect(await mark(8, ...ids)).toEqual({ status: 'ok', deaths: 0, marked: 2 });
+    expect(await mark(8, ...ids.slice(2))).toEqual({ status: 'ok', deaths: 1, marked: 1 });
+    expect(await redis.send('HMGET', place.keys.crash, ...ids)).toEqual(
+      ['8', '8', '7,8', null, null].map((text) => text && Buffer.from(text)),
+    );
   });
 
   it('an ownership that lives on takes its own mark back, and no other', async () => {
     const [id] = await place.pending(1);
-    for (const epoch of [7, 8, 9]) await mark(id!, epoch);
+    for (const epoch of [7, 8, 9]) await mark(epoch, id!);
     const unmark = (epoch: number) => place.run(call(unmarkCrash, place.keys, { epoch }, [id!]));
     expect([await unmark(8), await unmark(8), await unmark(6)]).toEqual([1, 0, 0]);
     expect(await text('HGET', place.keys.crash, id!)).toBe('7,9');
@@ -387,7 +399,7 @@ describe('mark-crash', () => {
 
   it.each(['settle', 'fail', 'dead'] as const)('the mark goes with the entry when %s takes it away', async (how) => {
     const [id] = await place.pending(1);
-    await mark(id!, 7);
+    await mark(7, id!);
     if (how === 'settle') await place.run(call(settle, place.from('stream'), place.fence('stream'), [id!]));
     else await place[how](id!);
     expect(await count('HLEN', place.keys.crash)).toBe(0);

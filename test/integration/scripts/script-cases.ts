@@ -247,9 +247,9 @@ export const scriptCases: readonly ScriptCase[] = [
     inFullRedis: 'goes on',
   }),
   using(markCrash, {
-    arrange: (place) => place.pending(1),
-    call: ({ keys, token }, [id]) => call(markCrash, keys, { token, id: id!, epoch: 7 }),
-    reply: () => ({ status: 'ok', deaths: 0 }),
+    arrange: (place) => place.pending(2),
+    call: ({ keys, token }, ids) => call(markCrash, keys, { token, epoch: 7 }, ids),
+    reply: () => ({ status: 'ok', deaths: 0, marked: 2 }),
     inFullRedis: 'goes on',
   }),
   using(unmarkCrash, {

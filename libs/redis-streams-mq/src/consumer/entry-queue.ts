@@ -78,6 +78,17 @@ export class EntryQueue {
     return entry;
   }
 
+  /** What comes next, as long as owners may have died on it and it is not marked; at most `limit`. */
+  suspects(limit: number): Entry[] {
+    const found: Entry[] = [];
+    for (let at = this.head; at < this.entries.length && found.length < limit; at++) {
+      const entry = this.entries[at]!;
+      if (!entry.suspect || entry.isMarked) break;
+      found.push(entry);
+    }
+    return found;
+  }
+
   /** An entry that was taken, or held back, is out of the way of what shares its lane. */
   free(entry: Entry): void {
     if (entry.lane === undefined) return;

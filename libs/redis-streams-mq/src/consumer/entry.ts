@@ -21,6 +21,8 @@ export interface Entry {
   fields: readonly Buffer[] | null;
   /** It was pending when an owner ended without releasing: that owner may have died on it. */
   suspect: boolean;
+  /** This ownership has noted, for the case of its own death, that it is about to handle it. */
+  isMarked: boolean;
   /** `held`: it failed, and waits in its place for its next try. */
   state: 'waiting' | 'running' | 'settling' | 'held';
   /** Not to be handled before, on the monotonic clock. */
@@ -38,6 +40,7 @@ export function toEntry(source: Source, { id, fields }: LivingEntry, suspect: bo
     attemptsMade: retried?.attemptsMade ?? 0,
     fields: withSharedNames(retried?.fields ?? fields),
     suspect,
+    isMarked: false,
     state: 'waiting',
     notBefore: 0,
     lane: undefined,

@@ -37,8 +37,10 @@ const FAST_HANDLER_MS = 1;
 const STALL_LOOK_MS = 20;
 /** Deaths of owners after which an entry is taken for their cause. */
 const MAX_CRASHES = 3;
+/** Suspects that are marked by one script. */
+const MARKED_AT_ONCE = 100;
 /** Of the suspects that this ownership marked, the last so many may not be settled yet. */
-const MARKS_KEPT = 100;
+const MARKS_KEPT = 3 * MARKED_AT_ONCE;
 /** A lease that is noticed so late to have ended was held by a process that stood still: perhaps because of its message. */
 const STOOD_STILL_MS = 500;
 
@@ -229,7 +231,7 @@ export class PartitionWorker {
     this.calls.push(call);
     try {
       const entry = entries[0]!;
-      if (this.fill === null && desk === undefined && !entry.suspect) {
+      if (this.fill === null && desk === undefined && (!entry.suspect || entry.isMarked)) {
         // What `handle` does, for nearly all messages, without a function to wait for.
         entry.state = 'running';
         call.since = clock.monotonic();
@@ -283,7 +285,7 @@ export class PartitionWorker {
     // What an owner may have died on, and a dead letter, comes alone.
     const entry = entries[0]!;
     for (const each of entries) each.state = 'running';
-    if (entry.suspect && !(await this.markSuspect(call, entry))) return;
+    if (entry.suspect && !entry.isMarked && !(await this.markSuspects(call, entry))) return;
     const letter = await desk?.open(entry, this.stopping.signal);
     if (letter === null) entry.state = 'waiting';
     if (letter === 'skip') this.deps.settler.ack(entry);
@@ -315,21 +317,29 @@ export class PartitionWorker {
     else entry.state = 'waiting';
   }
 
-  /** False when the entry is not to be handled: owners have died on it too often, or the lease is gone. */
-  private async markSuspect(call: Call, entry: Entry): Promise<boolean> {
-    const { lease, connection, events, settler } = this.deps;
+  /**
+   * Before an entry is handled that an owner may have died on, this is noted in Redis; for those behind it that nobody has
+   * noted before in the same step, as a round trip for each would be most of a take-over. False when the entry is not to be
+   * handled: owners have died on it too often, or the lease is gone.
+   */
+  private async markSuspects(call: Call, entry: Entry): Promise<boolean> {
+    const { lease, connection, events, settler, queue } = this.deps;
     const { keys, token, epoch } = lease.terms;
     // Sent before the mark, on the same connection: if this entry kills the process, the ones before it are settled.
     settler.flush();
+    const entries = [entry, ...queue.suspects(MARKED_AT_ONCE - 1)];
+    const ids = entries.map(({ id }) => id);
+    this.marked.push(...ids);
+    if (this.marked.length > MARKS_KEPT) this.marked = this.marked.slice(-MARKS_KEPT);
     const backoff = new Backoff({ minMs: 50, maxMs: 2_000 });
     while (!this.isOver) {
       try {
-        if (this.marked.push(entry.id) > MARKS_KEPT) this.marked.shift();
-        const mark = await connection.run(scriptCall(markCrash, keys, { token, id: entry.id, epoch }));
+        const mark = await connection.run(scriptCall(markCrash, keys, { token, epoch }, ids));
         if (mark.status === 'fenced') {
           lease.lose('taken');
           return false;
         }
+        for (const each of entries.slice(0, mark.marked)) each.isMarked = true;
         if (mark.deaths < MAX_CRASHES) {
           if (!lease.isTrusted) lease.lose('expired');
           // Stopped meanwhile: nothing more is begun, and the next owner has it.

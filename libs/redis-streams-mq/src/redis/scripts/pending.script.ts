@@ -122,28 +122,47 @@ return { 'ok', 1, position, reason, madeRetry.err and 0 or 1 }`,
     },
   });
 
-export type MarkReply = { readonly status: 'fenced' } | { readonly status: 'ok'; readonly deaths: number };
+export type MarkReply =
+  | { readonly status: 'fenced' }
+  | {
+      readonly status: 'ok';
+      /** How many other ownerships have noted the first entry. */
+      readonly deaths: number;
+      /** How many entries, from the first on, were noted. */
+      readonly marked: number;
+    };
 
-export const markCrash: Script<'lease' | 'crash', 'token' | 'id' | 'epoch', MarkReply> = defineScript({
+export const markCrash: Script<'lease' | 'crash', 'token' | 'epoch', MarkReply> = defineScript({
   name: 'mark-crash',
   keys: ['lease', 'crash'],
-  args: ['token', 'id', 'epoch'],
+  args: ['token', 'epoch'],
   lua: `
--- Notes that an ownership is about to handle an entry that the owner before it may have died on: its epoch joins the list.
--- Returns { 'ok', how many other ownerships are in it }. The settle takes the marks away.
--- Twice: an epoch is in the list once. Begins with a write that a full Redis allows.
+-- Notes that an ownership is about to handle entries that the owner before it may have died on: its epoch joins their lists.
+-- rest: ids, in the order in which they are handled. An entry that another ownership has noted is noted alone, so that the
+-- one that ends its owners is found; those nobody has noted are noted together.
+-- Returns { 'ok', how many other ownerships are in the first one's list, how many were noted }. The settle takes the marks away.
+-- Twice: an epoch is in a list once. Begins with a write that a full Redis allows.
 if redis.call('GET', lease) ~= token then return { 'fenced' } end
 redis.call('HDEL', crash, '')
-local stored = redis.call('HGET', crash, id) or ''
-local others, isThere = 0, false
-for marked in string.gmatch(stored, '[^,]+') do
-  if marked == epoch then isThere = true else others = others + 1 end
+local deaths, marked = 0, 0
+for i, stored in ipairs(redis.call('HMGET', crash, unpack(ARGV, rest, #ARGV))) do
+  local others, isThere = 0, false
+  for noted in string.gmatch(stored or '', '[^,]+') do
+    if noted == epoch then isThere = true else others = others + 1 end
+  end
+  if i > 1 and others > 0 then break end
+  if not isThere then redis.call('HSET', crash, ARGV[rest + i - 1], others == 0 and epoch or stored .. ',' .. epoch) end
+  marked = i
+  if others > 0 then
+    deaths = others
+    break
+  end
 end
-if not isThere then redis.call('HSET', crash, id, stored == '' and epoch or stored .. ',' .. epoch) end
-return { 'ok', others }`,
+return { 'ok', deaths, marked }`,
   decode: (reply) => {
-    const [status, deaths] = asArray(reply);
-    return asText(status) === 'fenced' ? { status: 'fenced' } : { status: 'ok', deaths: asNumber(deaths) };
+    const [status, deaths, marked] = asArray(reply);
+    if (asText(status) === 'fenced') return { status: 'fenced' };
+    return { status: 'ok', deaths: asNumber(deaths), marked: asNumber(marked) };
   },
 });
 
