@@ -33,6 +33,11 @@ export interface PartitionWorkerDeps extends OutcomesDeps {
 
 /** A handler call longer than this is followed by its acknowledgement before the next one starts. */
 const FAST_HANDLER_MS = 1;
+/**
+ * So long a worker keeps its slot for fast calls although others wait. With one message at a time in turn the acknowledgements
+ * of many partitions would travel one by one.
+ */
+const BURST_MS = 10;
 /** How often a worker that starts nothing looks whether settles are answered again. */
 const STALL_LOOK_MS = 20;
 /** Deaths of owners after which an entry is taken for their cause. */
@@ -70,6 +75,9 @@ export class PartitionWorker {
   /** Those that the loop does not wait for, and the code that runs although its time is over. */
   private readonly unfinished = new Set<Promise<void>>();
   private wasFast = true;
+  /** Of a worker that handles one message after the other: kept from one to the next, while they are fast. */
+  private hasSlot = false;
+  private slotSince = 0;
   private loop: Promise<void> | undefined;
   private marked: string[] = [];
 
@@ -139,14 +147,17 @@ export class PartitionWorker {
     while (!this.isOver) {
       const isQueueEmpty = queue.peek() === undefined;
       if (isQueueEmpty || !this.mayStart()) {
-        // After a fast handler the acknowledgements wait for their time, or travel with the next read.
+        // After a fast handler the acknowledgements wait for their time, or travel with the next read, here and below.
         if (isQueueEmpty && !this.wasFast) settler.flush();
+        this.giveSlot();
         await queue.changed();
         continue;
       }
       // Read once for all that is looked at before a message is taken; nothing is waited for in between.
       const now = clock.monotonic();
+      if (!this.wasFast || now - this.slotSince > BURST_MS) this.giveSlot();
       if (settler.isStalledAt(now)) {
+        this.giveSlot();
         await pause(clock, STALL_LOOK_MS, this.stopping.signal);
         continue;
       }
@@ -155,38 +166,56 @@ export class PartitionWorker {
         continue;
       }
       if (!gate.isOpen) {
+        this.giveSlot();
         settler.flush();
         await gate.opened(this.stopping.signal);
         continue;
       }
       const fillMs = this.fill === null ? 0 : this.fill.waitsMs;
       if (fillMs > 0) {
+        this.giveSlot();
         settler.flush();
         await this.fill!.more(fillMs);
         continue;
       }
       if (rateLimiter !== undefined && !hasWaited && !rateLimiter.isFree) {
+        this.giveSlot();
         settler.flush();
         await rateLimiter.free(this.stopping.signal);
         hasWaited = true;
         continue;
       }
-      if (!slots.tryTake()) {
-        settler.flush();
-        if (!(await slots.take(this.stopping.signal))) break;
+      if (!this.hasSlot) {
+        if (!slots.tryTake()) {
+          if (!this.wasFast) settler.flush();
+          if (!(await slots.take(this.stopping.signal))) break;
+        }
+        this.hasSlot = true;
+        this.slotSince = now;
       }
       const entries = this.takeNow();
       hasWaited = false;
       if (entries === undefined) {
-        slots.give();
+        this.giveSlot();
         continue;
       }
       settler.flushIfOlderThan(this.wasFast ? ackFlushMs : 0, now);
       const handled = this.handleSafely(entries);
-      if (this.concurrency === 1) await handled;
-      else this.keepUntilEnded(handled);
+      if (this.concurrency === 1) {
+        await handled;
+      } else {
+        this.hasSlot = false;
+        this.keepUntilEnded(handled.finally(() => slots.give()));
+      }
     }
+    this.giveSlot();
     settler.flush();
+  }
+
+  private giveSlot(): void {
+    if (!this.hasSlot) return;
+    this.hasSlot = false;
+    this.deps.slots.give();
   }
 
   /** Everything may have changed while this waited for its turn, and the process may have been frozen. */
@@ -226,7 +255,7 @@ export class PartitionWorker {
 
   /** Whatever goes wrong here, the loop goes on; the entry stays pending and the next owner, or a restart, meets it. */
   private async handleSafely(entries: readonly Entry[]): Promise<void> {
-    const { events, slots, clock, runner, desk } = this.deps;
+    const { events, clock, runner, desk } = this.deps;
     const call: Call = { entries, since: null, overrunSince: null, ended: null, settled: null };
     this.calls.push(call);
     try {
@@ -244,8 +273,6 @@ export class PartitionWorker {
       }
     } catch (error) {
       events.emit('fault', { component: this.component, class: 'unexpected', error, retryInMs: 0 });
-    } finally {
-      slots.give();
     }
     if (call.ended === null) {
       this.ended(call);

@@ -116,7 +116,11 @@ export class Settler {
     if (this.moves.length >= MOVES_AT_ONCE) return this.flush();
     if (this.oldestAt !== Infinity) return;
     this.oldestAt = this.deps.clock.monotonic();
-    this.flushTimer = this.deps.clock.setTimer(() => this.flush(), this.deps.ackFlushMs);
+    this.flushTimer = this.deps.clock.setTimer(() => {
+      // The timers of many partitions end together.
+      this.deps.connection.holdWrites();
+      this.flush();
+    }, this.deps.ackFlushMs);
   }
 
   /** Called before a handler starts: a crash during it may repeat no more than the last milliseconds. */

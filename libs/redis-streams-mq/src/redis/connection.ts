@@ -18,6 +18,7 @@ export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly o
  */
 export class Connection {
   private destroyed = false;
+  private holdsWrites = false;
   /** The last error while it is not ready. */
   failure: unknown;
 
@@ -156,6 +157,18 @@ export class Connection {
     } finally {
       stream.uncork();
     }
+  }
+
+  /** What is sent in the rest of this turn of the event loop leaves in one write at its end. */
+  holdWrites(): void {
+    if (this.holdsWrites || !isSingle(this.client)) return;
+    const { stream } = this.client;
+    this.holdsWrites = true;
+    stream.cork();
+    setImmediate(() => {
+      this.holdsWrites = false;
+      stream.uncork();
+    });
   }
 
   /** Several script calls in one write. Those answered NOSCRIPT did not run and are run again by source, in order. */
