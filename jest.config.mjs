@@ -46,7 +46,7 @@ const project = (displayName, testMatch) => ({
 
 export default {
   testTimeout: 30_000,
-  maxWorkers: 2,
+  maxWorkers: 3,
   projects: [
     project('unit', '{libs/*/src,scripts}/**/*.spec.ts'),
     project('integration', 'test/integration/**/*.spec.ts'),

@@ -157,6 +157,7 @@ describe('a group that was destroyed', () => {
     const { retryStream } = keys.groupPartition(topic, 0, group);
     await send(instance.producer, numbers(0, 4), 1);
     await waitFor(() => record.handled === 5);
+    await settled(1);
     await raw.xgroup('DESTROY', retryStream, group);
     await send(instance.producer, numbers(5, 9), 1);
     await waitFor(() => record.calls.filter((call) => call.attempt === 3).length === 5);

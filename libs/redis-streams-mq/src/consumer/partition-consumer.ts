@@ -128,6 +128,8 @@ export class PartitionConsumer {
     const { clock, lease, outsideRead, onReadableChanged } = this.deps;
     this.intake.stop();
     this.worker.stop();
+    // Not when the running handlers have ended: they may not do so in time.
+    this.settler.flush();
     this.queue.clear();
     onReadableChanged();
     const finished = (async (): Promise<void> => {

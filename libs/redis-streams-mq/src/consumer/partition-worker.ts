@@ -147,8 +147,7 @@ export class PartitionWorker {
     while (!this.isOver) {
       const isQueueEmpty = queue.peek() === undefined;
       if (isQueueEmpty || !this.mayStart()) {
-        // After a fast handler the acknowledgements wait for their time, or travel with the next read, here and below.
-        if (isQueueEmpty && !this.wasFast) settler.flush();
+        if (isQueueEmpty) this.flushUnlessFast();
         this.giveSlot();
         await queue.changed();
         continue;
@@ -187,7 +186,7 @@ export class PartitionWorker {
       }
       if (!this.hasSlot) {
         if (!slots.tryTake()) {
-          if (!this.wasFast) settler.flush();
+          this.flushUnlessFast();
           if (!(await slots.take(this.stopping.signal))) break;
         }
         this.hasSlot = true;
@@ -210,6 +209,11 @@ export class PartitionWorker {
     }
     this.giveSlot();
     settler.flush();
+  }
+
+  /** After fast handlers the acknowledgements wait for their time, or travel with the next read. */
+  private flushUnlessFast(): void {
+    if (!this.wasFast || this.deps.ackFlushMs === 0) this.deps.settler.flush();
   }
 
   private giveSlot(): void {

@@ -149,20 +149,19 @@ export class Connection {
    * most commands. In Cluster, where there are sockets to several nodes, it changes nothing.
    */
   inOneWrite<T>(work: () => T): T {
-    if (!isSingle(this.client)) return work();
-    const { stream } = this.client;
-    stream.cork();
+    const stream = socketOf(this.client);
+    stream?.cork();
     try {
       return work();
     } finally {
-      stream.uncork();
+      stream?.uncork();
     }
   }
 
   /** What is sent in the rest of this turn of the event loop leaves in one write at its end. */
   holdWrites(): void {
-    if (this.holdsWrites || !isSingle(this.client)) return;
-    const { stream } = this.client;
+    const stream = socketOf(this.client);
+    if (this.holdsWrites || stream === undefined) return;
     this.holdsWrites = true;
     stream.cork();
     setImmediate(() => {
@@ -215,6 +214,11 @@ export class Connection {
 
 function isSingle(client: Client): client is Redis {
   return !client.isCluster;
+}
+
+/** What a client in memory, and one that has not connected yet, do not have. */
+function socketOf(client: Client): Redis['stream'] | undefined {
+  return isSingle(client) ? client.stream : undefined;
 }
 
 function outcomeOf(reply: Promise<unknown>): Promise<Outcome<Reply>> {
