@@ -36,7 +36,7 @@ export interface PartitionCosts {
 export const onOneServer: PartitionCosts = {
   redisUsPerRenewal: 12,
   redisUsPerLook: 5,
-  nodeUsPerLook: 38,
+  nodeUsPerLook: 7,
   redisUsPerLookForDue: 4,
   redisUsPerRead: 3,
 };
@@ -45,7 +45,7 @@ export const onOneServer: PartitionCosts = {
 export const inCluster: PartitionCosts = {
   redisUsPerRenewal: 23,
   redisUsPerLook: 17,
-  nodeUsPerLook: 56,
+  nodeUsPerLook: 31,
   redisUsPerLookForDue: 15,
   // It waits: twice what was measured for one that does not.
   redisUsPerRead: 20,

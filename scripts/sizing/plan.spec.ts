@@ -145,7 +145,7 @@ describe('warningsOf', () => {
     ['leases that load Redis', { partitions: 4_000, instances: 1_000 }, /Leases and looks alone take/],
     [
       'looks that load the instances',
-      { partitions: 4_096, instances: 1_000, masters: 30 },
+      { partitions: 8_000, instances: 1_000, masters: 30 },
       /on looking at the partitions/,
     ],
     ['a Redis at its end', { ratePerSec: 80_000, partitions: 800 }, /on one core, and would be at 7\d %/],

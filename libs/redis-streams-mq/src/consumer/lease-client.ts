@@ -90,13 +90,16 @@ export class LeaseClient {
    * @throws the fault, when nothing could be learned
    */
   async holders(refs: readonly PartitionRef[]): Promise<Holders> {
-    const { connection, isCluster } = this.deps;
+    const { connection, isCluster, group } = this.deps;
     const size = isCluster ? 1 : HOLDERS_PER_CALL;
     const found = new Map<string, PartitionHolder>();
     const pages: Promise<void>[] = [];
     for (let i = 0; i < refs.length; i += size) {
       const page = refs.slice(i, i + size);
-      const keys = page.map((ref) => this.keysOf(ref)).flatMap((of) => [of.lease, of.paused, of.pausedAll]);
+      const keys = page.flatMap(({ topic, partition }) => {
+        const { lease, paused, pausedAll } = this.deps.keys.ownership(topic, partition, group);
+        return [lease, paused, pausedAll];
+      });
       pages.push(
         connection.run(callMulti(holders, keys, [])).then((answers) => {
           for (const [at, { topic, partition }] of page.entries()) {

@@ -48,6 +48,13 @@ describe('the keys are those of the documentation', () => {
     });
   });
 
+  it('of what says who owns a partition, also for a group that consumes the dead letters', () => {
+    for (const some of [keys, keys.ofDeadLetters()]) {
+      const { lease, paused, pausedAll } = some.groupPartition('orders', 7, 'billing');
+      expect(some.ownership('orders', 7, 'billing')).toEqual({ lease, paused, pausedAll });
+    }
+  });
+
   it('of a partition alone', () => {
     expect(keys.stream('orders', 7)).toBe('stream:topic:{orders:p:7}');
     expect(keys.groupPartition('orders', 7, 'billing')).toMatchObject(keys.partition('orders', 7));

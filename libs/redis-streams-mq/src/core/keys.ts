@@ -30,6 +30,8 @@ export interface GroupPartitionKeys extends PartitionKeys {
   readonly paused: string;
 }
 
+export type OwnershipKeys = Pick<GroupPartitionKeys, 'lease' | 'paused' | 'pausedAll'>;
+
 export interface TopicKeys {
   readonly meta: string;
   readonly partitions: string;
@@ -103,6 +105,16 @@ export class Keys {
       held: `${this.control}:held:${tag}`,
       crash: `${this.control}:crash:${tag}`,
       paused: `${this.control}:paused:${tag}`,
+    };
+  }
+
+  /** Of a group's keys on a partition those that say who owns it: each look asks for them on every partition there is. */
+  ownership(topic: string, partition: number, group: string): OwnershipKeys {
+    const tag = `{${topic}:p:${partition}}`;
+    return {
+      lease: `${this.control}:lease:${tag}:${group}`,
+      paused: `${this.control}:paused:${tag}:${group}`,
+      pausedAll: `${this.control}:paused:${tag}`,
     };
   }
 
