@@ -1,5 +1,5 @@
 import { MqInvalidMessageError, thrownText } from './errors.js';
-import type { Serializer } from './serializer.js';
+import { jsonSerializer, jsonText, type Serializer } from './serializer.js';
 
 const MAX_HEADER_BYTES = 65_536;
 
@@ -13,29 +13,34 @@ export function invalidMessage(
   return new MqInvalidMessageError(code, `message for topic ${topic}: ${what}`, { cause, context: { topic } });
 }
 
-/** @throws MqInvalidMessageError `MQ_UNSERIALIZABLE`, `MQ_PAYLOAD_TOO_LARGE` */
+/**
+ * JSON stays text, which ioredis writes without a buffer for each message in between.
+ * @throws MqInvalidMessageError `MQ_UNSERIALIZABLE`, `MQ_PAYLOAD_TOO_LARGE`
+ */
 export function encodePayload(
   topic: string,
   payload: unknown,
-  settings: { readonly serializer: Serializer; readonly maxPayloadBytes: number },
-): Buffer {
-  let bytes: Buffer;
+  { serializer, maxPayloadBytes }: { readonly serializer: Serializer; readonly maxPayloadBytes: number },
+): Buffer | string {
+  const isJson = serializer === jsonSerializer;
+  let encoded: Buffer | string;
   try {
-    bytes = settings.serializer.serialize(payload);
+    encoded = isJson ? jsonText(payload) : serializer.serialize(payload);
   } catch (error) {
     const reason = thrownText(error);
     throw invalidMessage(topic, `the payload cannot be serialized: ${reason}`, 'MQ_UNSERIALIZABLE', error);
   }
-  if (!Buffer.isBuffer(bytes))
+  if (!isJson && !Buffer.isBuffer(encoded))
     throw invalidMessage(topic, 'the serializer did not return a Buffer', 'MQ_UNSERIALIZABLE');
-  if (bytes.length > settings.maxPayloadBytes) {
+  const bytes = Buffer.byteLength(encoded);
+  if (bytes > maxPayloadBytes) {
     throw invalidMessage(
       topic,
-      `the payload has ${bytes.length} bytes, more than maxPayloadBytes ${settings.maxPayloadBytes}`,
+      `the payload has ${bytes} bytes, more than maxPayloadBytes ${maxPayloadBytes}`,
       'MQ_PAYLOAD_TOO_LARGE',
     );
   }
-  return bytes;
+  return encoded;
 }
 
 /** `undefined` when there are none. @throws MqInvalidMessageError */

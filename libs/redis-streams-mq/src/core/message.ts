@@ -3,7 +3,8 @@ import { eventIdFromWire } from './event-id.js';
 
 /** A message as it is stored: the fields of one stream entry, before they become bytes. */
 export interface StoredMessage {
-  readonly payload: Buffer;
+  /** Text stands for its UTF-8 bytes. */
+  readonly payload: Buffer | string;
   /** `null` when sent without a key; the empty string is a key. */
   readonly key: string | null;
   /** Wire form, see event-id.ts. */
@@ -15,7 +16,8 @@ export interface StoredMessage {
   readonly ttlMs?: number;
 }
 
-export interface DecodedMessage extends Omit<StoredMessage, 'headers' | 'timestamp' | 'ttlMs'> {
+export interface DecodedMessage extends Omit<StoredMessage, 'payload' | 'headers' | 'timestamp' | 'ttlMs'> {
+  readonly payload: Buffer;
   readonly headers: Readonly<Record<string, string>>;
   readonly timestamp?: number | undefined;
   readonly ttlMs?: number | undefined;

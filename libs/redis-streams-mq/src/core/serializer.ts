@@ -16,16 +16,7 @@ export interface Serializer {
  * and binary data (that is for `bytesSerializer`), and so do a BigInt, a cycle and a throwing `toJSON` anywhere in it.
  */
 export const jsonSerializer: Serializer = {
-  serialize(value: unknown): Buffer {
-    if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value)) {
-      throw new TypeError(
-        'jsonSerializer does not carry binary data: use bytesSerializer, or put text into the payload',
-      );
-    }
-    const text = stringify(value);
-    if (text === undefined) throw new TypeError(`JSON has no form for ${lostForm(value)}`);
-    return Buffer.from(text);
-  },
+  serialize: (value: unknown): Buffer => Buffer.from(jsonText(value)),
 
   deserialize(bytes: Buffer): unknown {
     const text = bytes.toString();
@@ -57,6 +48,16 @@ export const bytesSerializer: Serializer = {
 
   deserialize: (bytes: Buffer): unknown => bytes,
 };
+
+/** What `jsonSerializer` makes bytes of. Well-formed: JSON escapes lone surrogates, so that these bytes are its only UTF-8 form. */
+export function jsonText(value: unknown): string {
+  if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value)) {
+    throw new TypeError('jsonSerializer does not carry binary data: use bytesSerializer, or put text into the payload');
+  }
+  const text = stringify(value);
+  if (text === undefined) throw new TypeError(`JSON has no form for ${lostForm(value)}`);
+  return text;
+}
 
 const REPLACEMENT = '\ufffd';
 
