@@ -46,7 +46,8 @@ export const makeRedisStreamsBroker = (context: ContenderContext): Contender => 
       async close() {
         await broker.destroy();
         await handled;
-        client.disconnect();
+        // Its loop may be reading still, and nobody hears that its connection was cut.
+        await client.quit();
       },
     };
   },
