@@ -70,7 +70,7 @@ it('a method handles dead letters in the same pipeline as messages, of one group
   const { seen } = app.get(Orders);
   const producer = app.get(MqProducer);
   for (const name of ['deleted', 'secret']) await producer.send(topic, { name });
-  await waitFor(() => seen.length === 4);
+  await waitFor(() => seen.length >= 4);
   await producer.send(topic, { name: 'replayed' });
   await waitFor(() => seen.includes('billed edited'));
   const deadLetters = app.get(DeadLetterQueue);

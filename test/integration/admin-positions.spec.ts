@@ -103,6 +103,9 @@ onEachKind('positions', (redis) => {
     await send(a, 10);
     await waitFor(() => handling.handled === 10);
     const { admin } = a.runtime;
+    const pending = async (partition: number): Promise<unknown> =>
+      (await redis.client.xpending(redis.keys.stream(topic, partition), group))[0];
+    await waitFor(async () => (await pending(0)) === 0 && (await pending(1)) === 0);
     const error: unknown = await admin.resetPosition(topic, group, 'earliest').catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ code: 'MQ_GROUP_RUNNING', context: { topic, group, owners: expect.any(Array) } });
     expect(brief(await admin.resetPosition(topic, group, 'earliest', { dryRun: true }))).toEqual([

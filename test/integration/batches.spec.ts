@@ -264,8 +264,14 @@ describe('a handler of batches', () => {
     await instance.start({ topic, group, options: { batch: { size: 4, waitMs: 100 } }, handleBatch: noting() });
     await waitFor(() => batches.flatMap(({ ns }) => ns).includes(3));
     await nothingPending();
-    // The batch; then one after the other, each settled before the next, up to the one that kills.
-    expect(victims.map((name) => handling.by(name).map(({ n }) => n))).toEqual([[0, 1, 2], [0, 1, 2], [2]]);
+    // The batch; then one after the other, up to the one that kills, of those whose acknowledgements did not die with the second.
+    const [first, second, third] = victims.map((name) => handling.by(name).map(({ n }) => n));
+    expect([first, second]).toEqual([
+      [0, 1, 2],
+      [0, 1, 2],
+    ]);
+    expect(third!.length).toBeGreaterThan(0);
+    expect(third).toEqual([0, 1, 2].slice(-third!.length));
     expect(seen()).toEqual([[2], [3]]);
   }, 60_000);
 

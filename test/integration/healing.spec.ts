@@ -194,6 +194,7 @@ describe('a stream that was deleted', () => {
     const { instance, log } = await consume(4);
     await send(instance.producer, numbers(0, 7), 4);
     await waitFor(() => record.handled === 8);
+    await settled(4);
     const stream = keys.stream(topic, 0);
     await raw.multi().del(stream).set(stream, 'not a stream').exec();
     await waitFor(() => log.count('fault') > 0);
