@@ -63,8 +63,9 @@ export class RawRetries implements Consumption {
       const failed = entries.filter((entry) => !this.succeeds(entry, isRetry ? 2 : 1));
       const due = Date.now() + this.retryDelayMs;
       if (failed.length > 0) {
-        pipeline.zadd(`${stream}:bucket`, ...failed.flatMap(([id]) => [due, id]));
+        // In this order: what the mover finds in the bucket has to be there.
         pipeline.hset(`${stream}:items`, ...failed.flatMap(([id, fields]) => [id, JSON.stringify(fields)]));
+        pipeline.zadd(`${stream}:bucket`, ...failed.flatMap(([id]) => [due, id]));
       }
       pipeline.xack(stream, this.group, ...entries.map(([id]) => id));
       if (isRetry) pipeline.xdel(stream, ...entries.map(([id]) => id));
