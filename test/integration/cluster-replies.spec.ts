@@ -37,6 +37,8 @@ describeWithServer('the replies of a Cluster', () => {
   it('belong to their commands, also while a master dies and comes back', async () => {
     const raw = cluster.client();
     await Promise.all(KEYS.map((key) => raw.set(key, key)));
+    // A replica that takes over has them all.
+    await Promise.all(raw.nodes('master').map((master) => master.wait(1, 10_000)));
     const wrong: string[] = [];
     const answered = new Map(KEYS.map((key) => [key, 0]));
     let stopped = false;
