@@ -1,7 +1,7 @@
 import type { DeadLetter, DeadLetterEdit } from './dead-letter.js';
 import type { DeadReason } from './events.js';
 
-/** What a handler is told about the message it gets. */
+/** What a handler is told about the message it gets. A copy by `{ ...ctx }` is without `rawFields`, `signal` and `heartbeat`. */
 export interface StreamContext {
   readonly topic: string;
   readonly partition: number;
