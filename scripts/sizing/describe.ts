@@ -1,3 +1,4 @@
+import { LONGEST_IDLE } from '../../libs/redis-streams-mq/src/consumer/reader.js';
 import type { ResolvedMqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { figuresOf } from './figures.js';
 import type { Measured } from './measure.js';
@@ -44,7 +45,11 @@ export function describeSimulation(simulation: Simulation, masters: number, opti
       perSec(upkeep.leasesSeenPerSec),
       `each instance sees all ${partitions}, by ${perSec(commands.looksAtOwners)} commands`,
     ],
-    ['empty reads', perSec(commands.reads), `every ${options.consumerPollTimeoutMs} ms`],
+    [
+      'empty reads',
+      perSec(commands.reads),
+      `every ${options.consumerPollTimeoutMs} ms, in one server up to ${LONGEST_IDLE} times that`,
+    ],
     ['looks for what is due', perSec(commands.looksForDue), `every ${options.retryMoverIntervalMs / 1_000} s`],
     ['commands, all', perSec(commands.total), 'without messages'],
     ['one look', `${look.redisMs.toFixed(1)} ms`, `of Redis, and ${look.nodeMs.toFixed(0)} ms of the instance`],

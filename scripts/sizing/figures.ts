@@ -1,3 +1,4 @@
+import { LONGEST_IDLE } from '../../libs/redis-streams-mq/src/consumer/reader.js';
 import type { ResolvedMqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { costs } from './costs.js';
 import { BUFFERED_BATCHES, MEMORY_RESERVE, baseConnections, type Load, type Plan } from './plan.js';
@@ -107,7 +108,7 @@ function ofRedis(load: Load, plan: Plan, options: ResolvedMqOptions): Figure[] {
     {
       name: 'commands when idle',
       value: `${number(load.groups * commandsPerSec.total)}/s`,
-      why: `renewals each ${renewIntervalMs / 1_000} s, looks ${lookEveryMs / 1_000} s, what is due ${retryMoverIntervalMs / 1_000} s, reads ${consumerPollTimeoutMs} ms`,
+      why: `renewals each ${renewIntervalMs / 1_000} s, looks ${lookEveryMs / 1_000} s, what is due ${retryMoverIntervalMs / 1_000} s, reads ${consumerPollTimeoutMs} ms, on one server up to ${LONGEST_IDLE} times that`,
     },
   ];
 }

@@ -16,7 +16,7 @@ describe('upkeepOf', () => {
     expect(commandsPerSec.renewals).toBeCloseTo((2 * 2) / 3);
     expect(commandsPerSec.heartbeats).toBe(0.5);
     expect(commandsPerSec.looksAtOwners).toBe(1.5);
-    expect(commandsPerSec.reads).toBe(4);
+    expect(commandsPerSec.reads).toBe(1);
     expect(commandsPerSec.looksForDue).toBe(4);
   });
 
@@ -40,7 +40,7 @@ describe('upkeepOf', () => {
 
   it('reads and renews nothing for instances that own nothing', () => {
     const { commandsPerSec } = upkeep({ instances: 20, partitions: 4 });
-    expect(commandsPerSec.reads).toBe(8);
+    expect(commandsPerSec.reads).toBe(2);
     expect(commandsPerSec.heartbeats).toBe(5);
   });
 

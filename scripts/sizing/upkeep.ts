@@ -1,3 +1,4 @@
+import { LONGEST_IDLE } from '../../libs/redis-streams-mq/src/consumer/reader.js';
 import type { ResolvedMqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { costs, inCluster, onOneServer } from './costs.js';
 
@@ -64,7 +65,8 @@ export function upkeepOf(fleet: Fleet, options: ResolvedMqOptions): Upkeep {
     perSec(options.retryMoverIntervalMs) * (isCluster ? partitions : owners * calls(2 * owned, BUCKETS_PER_CALL));
   const blocking = isCluster ? owners * Math.min(owned, options.maxBlockingConnections) : owners;
   const polled = isCluster ? owners * Math.max(0, owned - options.maxBlockingConnections) : 0;
-  const reads = blocking * perSec(options.consumerPollTimeoutMs) + polled * perSec(LONGEST_POLL_MS);
+  const emptyReadMs = options.consumerPollTimeoutMs * (isCluster ? 1 : LONGEST_IDLE);
+  const reads = blocking * perSec(emptyReadMs) + polled * perSec(LONGEST_POLL_MS);
   const looksAtOwners = looksPerSec * calls(partitions, LEASES_PER_CALL);
   const scans = 2 * partitions * perSec(options.pendingScanIntervalMs);
   const trims = partitions * perSec(options.trimIntervalMs);
@@ -76,7 +78,7 @@ export function upkeepOf(fleet: Fleet, options: ResolvedMqOptions): Upkeep {
   const cost = isCluster ? inCluster : onOneServer;
   const redisMs = (partitions * cost.redisUsPerLook + instances * costs.redisUsPerLookedMember) / 1_000;
   const nodeMs = (partitions * cost.nodeUsPerLook + instances * costs.nodeUsPerLookedMember) / 1_000;
-  const readsOfPartitions = isCluster ? reads : partitions * perSec(options.consumerPollTimeoutMs);
+  const readsOfPartitions = isCluster ? reads : partitions * perSec(emptyReadMs);
   const usPerSec =
     leaseRenewalsPerSec * cost.redisUsPerRenewal +
     looksPerSec * redisMs * 1_000 +

@@ -1,4 +1,11 @@
-import { call, callMulti, type ScriptCall } from '../../../libs/redis-streams-mq/src/redis/script.js';
+import type { Outcome } from '../../../libs/redis-streams-mq/src/redis/reply.js';
+import {
+  call,
+  callForMany,
+  callMulti,
+  type MultiKeyScript,
+  type ScriptCall,
+} from '../../../libs/redis-streams-mq/src/redis/script.js';
 import { dlqCount, dlqPage } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq.script.js';
 import { dlqImport } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-import.script.js';
 import { dlqTakeOut } from '../../../libs/redis-streams-mq/src/redis/scripts/dlq-take-out.script.js';
@@ -50,7 +57,12 @@ import {
   partitionUnmake,
   topicCreate,
 } from '../../../libs/redis-streams-mq/src/redis/scripts/topic-create.script.js';
-import { groupStats, partitionStats } from '../../../libs/redis-streams-mq/src/redis/scripts/stats.script.js';
+import {
+  groupStats,
+  manyGroupStats,
+  manyPartitionStats,
+  partitionStats,
+} from '../../../libs/redis-streams-mq/src/redis/scripts/stats.script.js';
 import { trim } from '../../../libs/redis-streams-mq/src/redis/scripts/trim.script.js';
 import { openWake } from '../../../libs/redis-streams-mq/src/redis/scripts/wake.script.js';
 import type { Place, PlaceKeys } from './place.js';
@@ -85,10 +97,9 @@ const EVERY_LETTER = {
 const number: unknown = expect.any(Number);
 const text: unknown = expect.any(String);
 
-const using = (
-  script: { readonly name: string },
-  use: Omit<ScriptCase, 'name' | 'script'> & { as?: string },
-): ScriptCase => ({
+type Use = Omit<ScriptCase, 'name' | 'script'> & { as?: string };
+
+const using = (script: { readonly name: string }, use: Use): ScriptCase => ({
   ...use,
   name: use.as === undefined ? script.name : `${script.name} (${use.as})`,
   script: script.name,
@@ -102,6 +113,103 @@ const renewedKeys = (keys: PlaceKeys): string[] => [
   keys.pausedAll,
   keys.activity,
 ];
+
+const ofPartition: Use = {
+  arrange: async (place) => {
+    const [first, second] = await place.pending(2);
+    await place.dead(second!);
+    await place.schedule('e1', 5_000_000_000_000);
+    const unread = await place.send('payload', 'unread');
+    await place.redis.send('HSET', place.keys.commit, 'lost', first!);
+    return [first!, unread];
+  },
+  call: ({ keys }) => call(partitionStats, keys, { samples: 5, countLimit: 10 }),
+  reply: ([first, unread], { group }) =>
+    // Before Redis 7 it is not known how many entries were ever added.
+    expect.objectContaining({
+      now: number,
+      length: 3,
+      firstId: first,
+      lastId: unread,
+      lastGeneratedId: unread,
+      bytes: number,
+      deadLetters: 1,
+      deadLetterBytes: number,
+      delayed: 1,
+      nextDelayedDue: 5_000_000_000_000,
+      groups: [
+        {
+          group,
+          isPresent: true,
+          position: text,
+          consumers: 1,
+          pending: 1,
+          oldestPendingId: first,
+          undelivered: { count: 1, certainty: 'exact' },
+        },
+        {
+          group: 'lost',
+          isPresent: false,
+          position: first,
+          consumers: 0,
+          pending: 0,
+          oldestPendingId: null,
+          undelivered: { count: 2, certainty: 'exact' },
+        },
+      ],
+      unreadable: [],
+    }),
+  inFullRedis: 'goes on',
+  anyType: ['stream', 'dlq', 'delayed', 'commit'],
+};
+
+const ofGroup: Use = {
+  arrange: async (place) => {
+    const [retried, origin] = await place.pendingRetry();
+    const [waiting, running] = [await place.send('payload', 'w'), await place.send('payload', 'r')];
+    await place.read('stream');
+    await place.fail(waiting, 'stream', waiting, 600_000);
+    return [retried!, origin!, running, await place.send('payload', 'unread')];
+  },
+  call: ({ keys, group }) => call(groupStats, keys, { group, countLimit: 10 }),
+  reply: ([retried, origin, running], { token }) => ({
+    now: number,
+    token,
+    leaseMs: number,
+    isPaused: false,
+    isPresent: true,
+    position: running,
+    committed: text,
+    undelivered: { count: 1, certainty: 'exact' },
+    pending: 1,
+    oldestPending: { id: running, consumer: 'i1', idleMs: number, deliveries: 1 },
+    consumers: 1,
+    retryLength: 1,
+    retryPending: 1,
+    oldestRetryPending: { id: retried, consumer: 'i1', idleMs: number, deliveries: 1 },
+    bucket: 1,
+    nextDue: number,
+    held: 0,
+    oldestId: origin,
+    isOldestExact: true,
+    unreadable: [],
+  }),
+  inFullRedis: 'goes on',
+  anyType: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused', 'pausedAll'],
+};
+
+/** The same place asked about twice in one call. */
+const twice = (use: Use, forMany: MultiKeyScript<readonly Outcome<unknown>[]>): Use => ({
+  ...use,
+  call: (place, ids) => {
+    const one = use.call(place, ids);
+    return callForMany(forMany, [one, one]);
+  },
+  reply: (ids, place) => {
+    const one = { ok: true, value: use.reply(ids, place) };
+    return [one, one];
+  },
+});
 
 export const scriptCases: readonly ScriptCase[] = [
   using(acquire, {
@@ -633,88 +741,10 @@ export const scriptCases: readonly ScriptCase[] = [
     reply: () => ({ isOurs: false, pttl: number }),
     inFullRedis: 'goes on',
   }),
-  using(partitionStats, {
-    arrange: async (place) => {
-      const [first, second] = await place.pending(2);
-      await place.dead(second!);
-      await place.schedule('e1', 5_000_000_000_000);
-      const unread = await place.send('payload', 'unread');
-      await place.redis.send('HSET', place.keys.commit, 'lost', first!);
-      return [first!, unread];
-    },
-    call: ({ keys }) => call(partitionStats, keys, { samples: 5, countLimit: 10 }),
-    reply: ([first, unread], { group }) =>
-      // Before Redis 7 it is not known how many entries were ever added.
-      expect.objectContaining({
-        now: number,
-        length: 3,
-        firstId: first,
-        lastId: unread,
-        lastGeneratedId: unread,
-        bytes: number,
-        deadLetters: 1,
-        deadLetterBytes: number,
-        delayed: 1,
-        nextDelayedDue: 5_000_000_000_000,
-        groups: [
-          {
-            group,
-            isPresent: true,
-            position: text,
-            consumers: 1,
-            pending: 1,
-            oldestPendingId: first,
-            undelivered: { count: 1, certainty: 'exact' },
-          },
-          {
-            group: 'lost',
-            isPresent: false,
-            position: first,
-            consumers: 0,
-            pending: 0,
-            oldestPendingId: null,
-            undelivered: { count: 2, certainty: 'exact' },
-          },
-        ],
-        unreadable: [],
-      }),
-    inFullRedis: 'goes on',
-    anyType: ['stream', 'dlq', 'delayed', 'commit'],
-  }),
-  using(groupStats, {
-    arrange: async (place) => {
-      const [retried, origin] = await place.pendingRetry();
-      const [waiting, running] = [await place.send('payload', 'w'), await place.send('payload', 'r')];
-      await place.read('stream');
-      await place.fail(waiting, 'stream', waiting, 600_000);
-      return [retried!, origin!, running, await place.send('payload', 'unread')];
-    },
-    call: ({ keys, group }) => call(groupStats, keys, { group, countLimit: 10 }),
-    reply: ([retried, origin, running], { token }) => ({
-      now: number,
-      token,
-      leaseMs: number,
-      isPaused: false,
-      isPresent: true,
-      position: running,
-      committed: text,
-      undelivered: { count: 1, certainty: 'exact' },
-      pending: 1,
-      oldestPending: { id: running, consumer: 'i1', idleMs: number, deliveries: 1 },
-      consumers: 1,
-      retryLength: 1,
-      retryPending: 1,
-      oldestRetryPending: { id: retried, consumer: 'i1', idleMs: number, deliveries: 1 },
-      bucket: 1,
-      nextDue: number,
-      held: 0,
-      oldestId: origin,
-      isOldestExact: true,
-      unreadable: [],
-    }),
-    inFullRedis: 'goes on',
-    anyType: ['stream', 'retryStream', 'lease', 'retry', 'held', 'commit', 'paused', 'pausedAll'],
-  }),
+  using(partitionStats, ofPartition),
+  using(manyPartitionStats, twice(ofPartition, manyPartitionStats)),
+  using(groupStats, ofGroup),
+  using(manyGroupStats, twice(ofGroup, manyGroupStats)),
   using(findEvent, {
     arrange: async (place) => {
       const ids = await place.consuming(2);

@@ -1,4 +1,5 @@
-import { Connection, type Outcome } from '../../../libs/redis-streams-mq/src/redis/connection.js';
+import { Connection } from '../../../libs/redis-streams-mq/src/redis/connection.js';
+import type { Outcome } from '../../../libs/redis-streams-mq/src/redis/reply.js';
 import { sha1, type ScriptCall } from '../../../libs/redis-streams-mq/src/redis/script.js';
 import { fail, type FailReply } from '../../../libs/redis-streams-mq/src/redis/scripts/settle.script.js';
 import { mutateClass, mutated } from './patch.js';

@@ -1,6 +1,6 @@
 import type { GroupPartitionRef, MqEvents } from '../core/events.js';
-import type { Command, Outcome } from '../redis/connection.js';
-import { asArray, asNumber, type RawEntry, type Reply } from '../redis/reply.js';
+import type { Command } from '../redis/connection.js';
+import { asArray, asNumber, type Outcome, type RawEntry, type Reply } from '../redis/reply.js';
 import type { EntryQueue } from './entry-queue.js';
 import { compareEntries, SOURCES, toEntry, type Entry, type Source } from './entry.js';
 import type { HeldNotes } from './held-notes.js';

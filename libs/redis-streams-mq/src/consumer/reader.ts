@@ -2,10 +2,10 @@ import { pause, within, type Clock } from '../core/clock.js';
 import { thrownText } from '../core/errors.js';
 import type { MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
-import type { Command, Connection, Outcome } from '../redis/connection.js';
+import type { Command, Connection } from '../redis/connection.js';
 import type { Connections } from '../redis/connections.js';
 import { classifyRedisError, isConnectionError, redisTimeout, replyCode } from '../redis/redis-errors.js';
-import { asStreams, type RawEntry, type Reply } from '../redis/reply.js';
+import { asStreams, type Outcome, type RawEntry, type Reply } from '../redis/reply.js';
 import { call } from '../redis/script.js';
 import { openWake } from '../redis/scripts/wake.script.js';
 import { LEAST_ROOM, type InFlight } from './in-flight.js';
@@ -18,7 +18,7 @@ export interface ReaderDeps {
   readonly clock: Clock;
   readonly events: MqEvents;
   readonly inFlight: InFlight;
-  /** Longest time one read blocks, in milliseconds. */
+  /** Longest time one read blocks while there are messages, in milliseconds. */
   readonly pollTimeoutMs: number;
   /** How much longer than it blocks a read may take before its socket counts as dead. */
   readonly slackMs: number;
@@ -29,6 +29,8 @@ export interface ReaderDeps {
 }
 
 const WAKE_TTL_MS = 60_000;
+/** Reads of a group without messages block up to that many times as long, where a wake can end them. */
+export const LONGEST_IDLE = 4;
 /** How long a read blocks when `maxInFlight` leaves no room to name all partitions: the others have their turn then. */
 const CROWDED_MS = 25;
 /** How long a polling reader waits after an empty read: at first, and at most. */
@@ -54,6 +56,8 @@ export class Reader {
   private changed: (() => void) | undefined;
   private blocked = false;
   private pollMs = POLL_MS.first;
+  /** Times of `pollTimeoutMs`. */
+  private patience = 1;
   private wakeReady = false;
   private wakeRefreshedAt = 0;
   private tickedAt: number;
@@ -161,7 +165,7 @@ export class Reader {
     try {
       const count = Math.max(1, Math.floor(reserved / (2 * readable.length)));
       const fair = rotate(readable, this.turn++).slice(0, Math.max(1, Math.floor(reserved / (2 * count))));
-      await this.read(connection, fair, count, fair.length === readable.length ? this.deps.pollTimeoutMs : CROWDED_MS);
+      await this.read(connection, fair, count, fair.length === readable.length ? this.patience * this.deps.pollTimeoutMs : CROWDED_MS);
     } finally {
       inFlight.unreserve(reserved);
     }
@@ -203,6 +207,7 @@ export class Reader {
     }
     this.endRead();
     this.works();
+    this.patience = replies.size > 0 || wakeStream === undefined ? 1 : Math.min(LONGEST_IDLE, 2 * this.patience);
     if (wakeStream !== undefined) this.woken(replies.get(wakeStream));
     await this.deal(readable, replies, count);
     if (!this.deps.blocking) await this.keepApart(replies.size > 0);
@@ -340,6 +345,7 @@ export class Reader {
   }
 
   private async failed(error: unknown): Promise<void> {
+    this.patience = 1;
     if (this.stopping.signal.aborted) return;
     const retryInMs = this.backoff.next();
     const kind = classifyRedisError(error);

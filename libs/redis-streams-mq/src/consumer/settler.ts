@@ -1,9 +1,9 @@
 import { pause, type Clock, type Timer } from '../core/clock.js';
 import type { DeadReason, MqEvents } from '../core/events.js';
 import { Backoff } from '../core/retry-policy.js';
-import type { Connection, Outcome } from '../redis/connection.js';
+import type { Connection } from '../redis/connection.js';
 import { classifyRedisError, isConnectionError, replyCode, wasNotSent } from '../redis/redis-errors.js';
-import type { Arg } from '../redis/reply.js';
+import type { Arg, Outcome } from '../redis/reply.js';
 import type { Entry, Source } from './entry.js';
 import type { Lease } from './lease.js';
 import type { Ledger } from './ledger.js';

@@ -1,6 +1,6 @@
 import type { Clock } from '../core/clock.js';
 import type { GroupPartitionRef } from '../core/events.js';
-import type { Outcome } from '../redis/connection.js';
+import type { Outcome } from '../redis/reply.js';
 import { replyCode } from '../redis/redis-errors.js';
 import type { GroupStats } from '../redis/scripts/stats.script.js';
 import { lagOf } from '../redis/statistics.js';

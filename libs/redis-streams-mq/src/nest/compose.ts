@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MqAdmin } from '../admin/admin.js';
 import { MqConsumer } from '../consumer/consumer.js';
+import { LONGEST_IDLE } from '../consumer/reader.js';
 import { pause, systemClock, type Clock } from '../core/clock.js';
 import { MqInvalidOptionsError, MqRedisError } from '../core/errors.js';
 import { MqEvents } from '../core/events.js';
@@ -266,7 +267,7 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
       options.rebalanceIntervalMs,
       options.renewIntervalMs,
       options.retryMoverIntervalMs,
-      options.consumerPollTimeoutMs,
+      LONGEST_IDLE * options.consumerPollTimeoutMs,
     );
     const maxQuietMs = interval + 2 * options.redisTimeoutMs + LOOP_SLACK_MS;
     return {

@@ -1,6 +1,6 @@
 import type { Keys } from '../core/keys.js';
-import type { Command, Connection, Outcome } from '../redis/connection.js';
-import { asNumber, asText, type Reply } from '../redis/reply.js';
+import type { Command, Connection } from '../redis/connection.js';
+import { asNumber, asText, type Outcome, type Reply } from '../redis/reply.js';
 import { call, type ScriptCall } from '../redis/script.js';
 import { schedule, sendOnce, type ScheduleReply, type SendOnceReply } from '../redis/scripts/send.script.js';
 import type { PreparedMessage } from './outgoing-message.js';

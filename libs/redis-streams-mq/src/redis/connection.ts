@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from 'ioredis';
 import { pause, type Clock } from '../core/clock.js';
-import type { Arg, Reply } from './reply.js';
+import type { Arg, Outcome, Reply } from './reply.js';
 import { redisAway, redisTimeout, replyCode } from './redis-errors.js';
 import type { ScriptCall } from './script.js';
 
@@ -8,9 +8,6 @@ export type Client = Redis | Cluster;
 
 /** A command by name, or a script call. */
 export type Command = readonly [name: string, ...args: Arg[]];
-
-/** What a pipeline answers for one of its commands; an error does not hide its neighbours' answers. */
-export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly error: Error };
 
 /**
  * One client of ioredis, seen as commands with byte replies. ioredis never queues and never resends here

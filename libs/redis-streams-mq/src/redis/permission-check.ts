@@ -1,8 +1,8 @@
 import { MqRedisError } from '../core/errors.js';
-import type { Connection, Outcome } from './connection.js';
+import type { Connection } from './connection.js';
 import { needed, probeOf, type Use } from './needed-commands.js';
 import { replyCode } from './redis-errors.js';
-import type { Reply } from './reply.js';
+import type { Outcome, Reply } from './reply.js';
 
 /** Two keys that nothing else uses, in one slot: one with each of the prefixes. They go by themselves. */
 export interface ProbeKeys {

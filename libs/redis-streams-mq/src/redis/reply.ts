@@ -6,6 +6,9 @@ export type Arg = string | number | Buffer;
 /** What Redis answers, in RESP2 shapes, strings as bytes. */
 export type Reply = Buffer | number | null | Error | Reply[];
 
+/** What is answered for one of several commands; an error does not hide its neighbours' answers. */
+export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly error: Error };
+
 /** One entry of a stream; `fields` is `null` when the entry was pending but is no longer in the stream. */
 export interface RawEntry {
   readonly id: string;

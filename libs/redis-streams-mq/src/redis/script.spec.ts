@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { asText } from './reply.js';
-import { call, callMulti, defineMultiKeyScript, defineScript } from './script.js';
+import { call, callForMany, callMulti, defineForMany, defineMultiKeyScript, defineScript } from './script.js';
 
 const named = defineScript({
   name: 'named',
@@ -48,6 +48,28 @@ describe('a script over any number of keys', () => {
   it('takes them as a list', () => {
     expect(callMulti(multi, ['a', 'b', 'c'], [5, 'x']).args).toEqual([3, 'a', 'b', 'c', 5, 'x']);
     expect(callMulti(multi, [], []).args).toEqual([0]);
+  });
+});
+
+describe('a script for many places', () => {
+  const forMany = defineForMany(named);
+
+  it('takes the keys of all, then how many keys and arguments each has, and the arguments of all', () => {
+    const calls = [
+      call(named, { from: 'a', to: 'b' }, { count: 1, mode: 'x' }),
+      call(named, { from: 'c', to: 'd' }, { count: 2, mode: 'y' }),
+    ];
+    expect(callForMany(forMany, calls).args).toEqual([4, 'a', 'b', 'c', 'd', 2, 2, 1, 'x', 2, 'y']);
+  });
+
+  it('gives an error of one beside the answers of the others', () => {
+    const refused = new Error('WRONGTYPE');
+    const outcomes = forMany.decode([Buffer.from('first'), refused, []]);
+    expect(outcomes).toMatchObject([
+      { ok: true, value: 'first' },
+      { ok: false, error: refused },
+      { ok: false, error: { code: 'MQ_REDIS_UNEXPECTED_REPLY' } },
+    ]);
   });
 });
 

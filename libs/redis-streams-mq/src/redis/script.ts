@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Arg, Reply } from './reply.js';
+import { asArray, type Arg, type Outcome, type Reply } from './reply.js';
 
 /**
  * A Lua script with its keys and arguments by name. Inside the Lua they are local variables of the same names;
@@ -9,6 +9,8 @@ export interface Script<K extends string, A extends string, R> {
   readonly name: string;
   readonly lua: string;
   readonly sha: string;
+  /** The source without the prelude. */
+  readonly body: string;
   /** Arguments of EVALSHA (or EVAL, with the source in place of the digest) after the digest. */
   args(keys: Readonly<Record<K, string>>, args: Readonly<Record<A, Arg>>, rest?: readonly Arg[]): Arg[];
   /** Checks the reply's shape and gives it names. */
@@ -59,12 +61,14 @@ export function defineScript<K extends string, A extends string, R>(
   definition: ScriptDefinition<K, A, R>,
 ): Script<K, A, R> {
   const { name, keys, args, decode } = definition;
-  const lua =
-    PRELUDE + locals(keys, 'KEYS') + locals(args, 'ARGV') + `local rest = ${args.length + 1}\n` + definition.lua.trim();
+  const body =
+    locals(keys, 'KEYS') + locals(args, 'ARGV') + `local rest = ${args.length + 1}\n` + definition.lua.trim();
+  const lua = PRELUDE + body;
   return {
     name,
     lua,
     sha: sha1(lua),
+    body,
     decode,
     args: (keyValues, argValues, rest = []) => [
       keys.length,
@@ -97,6 +101,40 @@ export function defineMultiKeyScript<R>(
   };
 }
 
+/**
+ * `script` for many places in one call, for a server that has all of their keys: a call costs more than what a short
+ * script does. An error of one place is its answer and hides no other's.
+ */
+export function defineForMany<R>(script: Script<never, never, R>): MultiKeyScript<readonly Outcome<R>[]> {
+  return defineMultiKeyScript({
+    name: `${script.name}-for-many`,
+    lua: `
+local function one(KEYS, ARGV)
+${script.body}
+end
+local keys, args = tonumber(ARGV[1]), tonumber(ARGV[2])
+local replies = {}
+for i = 1, #KEYS / keys do
+  local theirs = { unpack(ARGV, 3 + (i - 1) * args, 2 + i * args) }
+  local done, reply = pcall(one, { unpack(KEYS, 1 + (i - 1) * keys, i * keys) }, theirs)
+  if not done then
+    local text = type(reply) == 'table' and reply.err or reply
+    reply = { err = string.match(text, '^@[^:]*: ?%d+: ?%-?(.*)') or text }
+  end
+  replies[i] = reply or false
+end
+return replies`,
+    decode: (reply) =>
+      asArray(reply).map((one) => {
+        try {
+          return one instanceof Error ? { ok: false, error: one } : { ok: true, value: script.decode(one) };
+        } catch (error) {
+          return { ok: false, error: error as Error };
+        }
+      }),
+  });
+}
+
 export function call<K extends string, A extends string, R>(
   script: Script<K, A, R>,
   keys: Readonly<Record<K, string>>,
@@ -104,6 +142,18 @@ export function call<K extends string, A extends string, R>(
   rest?: readonly Arg[],
 ): ScriptCall<R> {
   return { script, args: script.args(keys, args, rest) };
+}
+
+/** The calls, of which there is at least one, are all of the script that `forMany` was made of. */
+export function callForMany<R>(
+  forMany: MultiKeyScript<readonly Outcome<R>[]>,
+  calls: readonly ScriptCall<R>[],
+): ScriptCall<readonly Outcome<R>[]> {
+  const [first] = calls;
+  const keyCount = Number(first!.args[0]);
+  const keys = calls.flatMap(({ args }) => args.slice(1, 1 + keyCount)) as string[];
+  const args = calls.flatMap((one) => one.args.slice(1 + keyCount));
+  return callMulti(forMany, keys, [keyCount, args.length / calls.length, ...args]);
 }
 
 export function callMulti<R>(script: MultiKeyScript<R>, keys: readonly string[], args: readonly Arg[]): ScriptCall<R> {

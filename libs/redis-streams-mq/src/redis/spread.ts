@@ -1,9 +1,11 @@
-import type { Command, Connection, Outcome } from './connection.js';
-import type { Reply } from './reply.js';
-import type { ScriptCall } from './script.js';
+import type { Command, Connection } from './connection.js';
+import type { Outcome, Reply } from './reply.js';
+import { callForMany, type MultiKeyScript, type ScriptCall } from './script.js';
 
 /** Calls in one write: some milliseconds of the server's time at most, between which others get their turn. */
 const TOGETHER = 50;
+/** Places in one call of a script, which nothing interrupts. */
+const IN_ONE_CALL = 16;
 
 /**
  * Sends calls or commands whose keys may be of any slots, and answers in their order. On a single node they go in
@@ -21,6 +23,21 @@ export class Spread {
       calls,
       (chunk) => this.connection.runAll(chunk),
       (one) => this.connection.run(one),
+    );
+  }
+
+  /** Calls of one script, of which `forMany` was made; on a single node many places share a call. */
+  async runMany<R>(
+    calls: readonly ScriptCall<R>[],
+    forMany: MultiKeyScript<readonly Outcome<R>[]>,
+  ): Promise<Outcome<R>[]> {
+    if (this.isCluster) return this.run(calls);
+    const parts: ScriptCall<readonly Outcome<R>[]>[] = [];
+    for (let i = 0; i < calls.length; i += IN_ONE_CALL)
+      parts.push(callForMany(forMany, calls.slice(i, i + IN_ONE_CALL)));
+    const outcomes = await this.run(parts);
+    return outcomes.flatMap((outcome, i) =>
+      outcome.ok ? outcome.value : calls.slice(i * IN_ONE_CALL, (i + 1) * IN_ONE_CALL).map(() => outcome),
     );
   }
 

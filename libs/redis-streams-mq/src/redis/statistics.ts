@@ -1,10 +1,12 @@
 import type { GroupPartitionRef, PartitionRef } from '../core/events.js';
 import type { Keys } from '../core/keys.js';
 import { streamIdTime } from '../core/stream-id.js';
-import type { Outcome } from './connection.js';
+import type { Outcome } from './reply.js';
 import { call } from './script.js';
 import {
   groupStats,
+  manyGroupStats,
+  manyPartitionStats,
   partitionStats,
   type GroupStats,
   type PartitionStats,
@@ -34,7 +36,7 @@ const SAMPLES = 5;
 
 /**
  * The one source of what is counted: admin, metrics and health read it here, so that their figures never disagree.
- * One script per partition, or per group on a partition; the answers are in the order of what was asked. An error of
+ * One script for some partitions, or for a group on some; the answers are in the order of what was asked. An error of
  * one, such as that of a shard which is away, hides no other.
  */
 export class Statistics {
@@ -46,8 +48,9 @@ export class Statistics {
   ofPartitions(refs: readonly PartitionRef[], options: StatisticsOptions = {}): Promise<Outcome<PartitionStats>[]> {
     const { bytes = false, countLimit = 100 } = options;
     const args = { samples: bytes ? SAMPLES : 0, countLimit };
-    return this.spread.run(
+    return this.spread.runMany(
       refs.map(({ topic, partition }) => call(partitionStats, this.keys.partition(topic, partition), args)),
+      manyPartitionStats,
     );
   }
 
@@ -55,10 +58,11 @@ export class Statistics {
     refs: readonly GroupPartitionRef[],
     { countLimit = 100 }: Pick<StatisticsOptions, 'countLimit'> = {},
   ): Promise<Outcome<GroupStats>[]> {
-    return this.spread.run(
+    return this.spread.runMany(
       refs.map(({ topic, partition, group }) =>
         call(groupStats, this.keys.groupPartition(topic, partition, group), { group, countLimit }),
       ),
+      manyGroupStats,
     );
   }
 }

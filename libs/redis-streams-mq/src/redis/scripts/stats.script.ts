@@ -1,5 +1,5 @@
-import { asArray, asNumber, asText, asTexts, type Reply } from '../reply.js';
-import { defineScript, type Script } from '../script.js';
+import { asArray, asNumber, asText, asTexts, type Outcome, type Reply } from '../reply.js';
+import { defineForMany, defineScript, type MultiKeyScript, type Script } from '../script.js';
 import { IS_BEFORE } from './stream-ids.js';
 import { WALK } from './stream-walk.js';
 
@@ -208,6 +208,8 @@ return reply`,
     },
   });
 
+export const manyPartitionStats: MultiKeyScript<readonly Outcome<PartitionStats>[]> = defineForMany(partitionStats);
+
 export const groupStats: Script<
   'stream' | 'retryStream' | 'lease' | 'retry' | 'held' | 'commit' | 'paused' | 'pausedAll',
   'group' | 'countLimit',
@@ -304,6 +306,8 @@ return reply`,
     };
   },
 });
+
+export const manyGroupStats: MultiKeyScript<readonly Outcome<GroupStats>[]> = defineForMany(groupStats);
 
 function known(reply: Reply | undefined): string | null {
   return asText(reply) || null;
