@@ -1,6 +1,7 @@
-import type { Counter, Histogram } from 'prom-client';
+import type { Counter } from 'prom-client';
 import type { GroupPartitionRef, MqEventMap, MqEventName, MqEvents, PartitionRef } from '../core/events.js';
 import { BoundedLabel, OTHER_LABEL } from './bounded-label.js';
+import type { BucketCounts } from './bucket-histogram.js';
 import type { Readings } from './cluster-sample.js';
 import {
   clusterGaugeDefinitions,
@@ -50,7 +51,7 @@ const MAX_KINDS = 64;
 const MAX_GROUPS = 500;
 
 type Increment = Counter.Internal;
-type Observation = Histogram.Internal<string>;
+type Observation = BucketCounts;
 type PartitionLabels = readonly ['topic', 'partition'];
 type GroupPartitionLabels = readonly ['topic', 'partition', 'group'];
 

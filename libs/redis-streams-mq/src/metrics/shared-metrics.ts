@@ -1,4 +1,5 @@
-import { Counter, Gauge, Histogram, type OpenMetricsContentType, type Registry } from 'prom-client';
+import { Counter, Gauge, type Histogram, type OpenMetricsContentType, type Registry } from 'prom-client';
+import { BucketHistogram } from './bucket-histogram.js';
 import type { GaugeDefinition, HistogramDefinition, MetricDefinition, Reading } from './metric-definitions.js';
 
 /** A registry of either exposition format. */
@@ -21,9 +22,13 @@ export function sharedHistogram(
   registry: MetricsRegistry,
   definition: HistogramDefinition,
   onClash: OnClash,
-): Histogram {
-  const buckets = [...definition.buckets];
-  return getOrCreate(registry, 'histogram', definition, onClash, (base) => new Histogram({ ...base, buckets }));
+): BucketHistogram {
+  const { buckets } = definition;
+  return getOrCreate(registry, 'histogram', definition, onClash, ({ registers, ...base }) => {
+    const histogram = new BucketHistogram({ ...base, buckets });
+    for (const each of registers) each.registerMetric(histogram as unknown as Histogram);
+    return histogram;
+  });
 }
 
 /**
