@@ -1,10 +1,8 @@
 import { atLeastTimes } from '../checks.js';
 import type { Entry, Scenario } from '../scenario.js';
 import { timeConsumption } from './consumption.js';
-import { OURS, PEERS, RAW, rateRows } from './rows.js';
+import { OURS_100, PEERS, RAW, rateRows } from './rows.js';
 
-/** Reads as large as those of `raw`. */
-const OURS_100: Entry = { ...OURS, settings: { consumerBatchCount: 100 } };
 const OURS_DEFAULT: Entry = { name: 'ours-default', contender: 'ours', fullOnly: true };
 const targets = [atLeastTimes(0.75, 'raw'), atLeastTimes(6, 'bullmq')];
 

@@ -1,9 +1,9 @@
 import type { Durability } from '../environment.js';
 import type { Scenario } from '../scenario.js';
 import { timeConsumption } from './consumption.js';
-import { OURS, PEERS, RAW, rateRows } from './rows.js';
+import { OURS_100, PEERS, RAW, rateRows } from './rows.js';
 
-const ENTRIES = [OURS, RAW, ...PEERS];
+const ENTRIES = [OURS_100, RAW, ...PEERS];
 
 const withDurability = (durability: Durability): Scenario[] => [
   {

@@ -9,6 +9,8 @@ export const PEERS: readonly Entry[] = [
 ];
 
 export const OURS: Entry = { name: 'ours', contender: 'ours' };
+/** Reads as large as those of `raw`. */
+export const OURS_100: Entry = { ...OURS, settings: { consumerBatchCount: 100 } };
 export const RAW: Entry = { name: 'raw', contender: 'raw' };
 
 /** The rate, and the processor time that each message costs in this process and in the server together. */

@@ -1,7 +1,8 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { GroupPartitionRef, PartitionRef } from '../core/events.js';
 import type { Keys, PartitionKeys } from '../core/keys.js';
-import type { Connection, Outcome } from '../redis/connection.js';
+import type { Connection } from '../redis/connection.js';
+import type { Outcome } from '../redis/reply.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call } from '../redis/script.js';
 import { dlqCount } from '../redis/scripts/dlq.script.js';
