@@ -42,7 +42,7 @@ async function measureSend(trial: Trial): Promise<Figures> {
 
 async function measureConsume(trial: Trial): Promise<Figures> {
   const topic = await trial.topic({ partitions: PARTITIONS });
-  const count = trial.count(60_000, 15_000);
+  const count = trial.count(240_000, 15_000);
   await trial.fill(topic, trial.messages(count));
   const masters = await watchMasters(trial);
   const figures = await timeConsumption(trial, { topic, count });

@@ -2,7 +2,7 @@ import type { ConsumeOptions, Consumption, Topic } from '../contenders/contender
 import type { Payload } from '../payloads.js';
 import type { Figures, Stopwatch, Trial } from '../scenario.js';
 
-/** The clock starts after this part of the messages: what is before has to do with starting. */
+/** What is before has to do with starting. */
 const SKIPPED_PART = 0.05;
 const DEADLINE_MS = 120_000;
 
@@ -10,6 +10,8 @@ export interface Consumed {
   readonly topic: Topic;
   readonly count: number;
   readonly options?: ConsumeOptions;
+  /** The clock starts after this part of the messages. */
+  readonly skippedPart?: number;
   /** Called for each message; one that throws is a failure and is not counted. */
   readonly handle?: (payload: Payload, attempt: number) => void;
   /** Each message is counted and then fails. */
@@ -21,10 +23,10 @@ export interface Consumed {
 /** Consumes a backlog of `count` (in each group) and times it from shortly after the first message to the last. */
 export async function timeConsumption(
   trial: Trial,
-  { topic, count, options, handle, failsAll = false, closes = false }: Consumed,
+  { topic, count, options, handle, skippedPart = SKIPPED_PART, failsAll = false, closes = false }: Consumed,
 ): Promise<Figures> {
   const all = count * topic.groups;
-  const skipped = Math.floor(all * SKIPPED_PART);
+  const skipped = Math.floor(all * skippedPart);
   let handled = 0;
   let watch: Stopwatch | undefined;
   let consuming: Promise<Consumption> | undefined;

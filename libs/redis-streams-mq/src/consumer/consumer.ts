@@ -11,6 +11,7 @@ import { GroupConsumer, type HandlerState, type PartitionLoop, type RetrySchedul
 import { RateLimiter } from './rate-limiter.js';
 import { Slots } from './slots.js';
 import { Turns } from './turns.js';
+import { Baton } from './baton.js';
 import { InFlight } from './in-flight.js';
 import { LeaseKeeper } from './lease-keeper.js';
 import { ServerClock } from './server-clock.js';
@@ -188,6 +189,7 @@ export class MqConsumer {
     if (handlers.length === 0) return;
     const slots = new Slots(this.deps.options.workerThreads);
     const turns = new Turns(this.deps.clock);
+    const baton = new Baton();
     const blockingReaders = new Slots(this.deps.options.maxBlockingConnections);
     const rateLimiters = new Map<HandlerDefinition['options'], RateLimiter>();
     for (const { options } of handlers) {
@@ -222,6 +224,7 @@ export class MqConsumer {
           keeper,
           slots,
           turns,
+          baton,
           rateLimiters,
           inFlight,
           serverClock,

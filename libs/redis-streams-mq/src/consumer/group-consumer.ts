@@ -16,6 +16,7 @@ import { startPosition } from './group-position.js';
 import type { RateLimiter } from './rate-limiter.js';
 import type { Slots } from './slots.js';
 import type { Turns } from './turns.js';
+import type { Baton } from './baton.js';
 import { HandlerGate } from './handler-gate.js';
 import type { InFlight } from './in-flight.js';
 import { LeaseClient } from './lease-client.js';
@@ -60,6 +61,7 @@ export interface GroupConsumerDeps {
   readonly keeper: LeaseKeeper;
   readonly slots: Slots;
   readonly turns: Turns;
+  readonly baton: Baton;
   /** By the options that ask for them: those of one handler with several topics are the same. */
   readonly rateLimiters: ReadonlyMap<HandlerDefinition['options'], RateLimiter>;
   readonly inFlight: InFlight;

@@ -4,6 +4,7 @@ import type { Connection } from '../redis/connection.js';
 import { classifyRedisError } from '../redis/redis-errors.js';
 import { call as scriptCall } from '../redis/script.js';
 import { markCrash, unmarkCrash } from '../redis/scripts/pending.script.js';
+import type { Baton } from './baton.js';
 import { BatchFill } from './batch-fill.js';
 import type { HandlerGate } from './handler-gate.js';
 import type { EntryQueue } from './entry-queue.js';
@@ -22,6 +23,7 @@ export interface PartitionWorkerDeps extends OutcomesDeps {
   /** How many handlers may run at once in the instance. */
   readonly slots: Slots;
   readonly turns: Turns;
+  readonly baton: Baton;
   /** Closed while the handler is paused. */
   readonly gate: HandlerGate;
   /** Shared by all partitions of the handler. */
@@ -33,6 +35,8 @@ export interface PartitionWorkerDeps extends OutcomesDeps {
 
 /** A handler call longer than this is followed by its acknowledgement before the next one starts. */
 const FAST_HANDLER_MS = 1;
+/** One that is over so soon has waited for nothing. */
+const IMMEDIATE_HANDLER_MS = 0.05;
 /**
  * So long a worker keeps its slot for fast calls although others wait. With one message at a time in turn the acknowledgements
  * of many partitions would travel one by one.
@@ -75,6 +79,7 @@ export class PartitionWorker {
   /** Those that the loop does not wait for, and the code that runs although its time is over. */
   private readonly unfinished = new Set<Promise<void>>();
   private wasFast = true;
+  private wasImmediate = true;
   /** Of a worker that handles one message after the other: kept from one to the next, while they are fast. */
   private hasSlot = false;
   private slotSince = 0;
@@ -141,7 +146,7 @@ export class PartitionWorker {
   }
 
   private async run(): Promise<void> {
-    const { queue, settler, slots, turns, clock, ackFlushMs, rateLimiter, gate } = this.deps;
+    const { queue, settler, slots, turns, baton, clock, ackFlushMs, rateLimiter, gate } = this.deps;
     /** It was this worker's turn with the rate limiter; those who wait there still do not go before it. */
     let hasWaited = false;
     while (!this.isOver) {
@@ -192,6 +197,13 @@ export class PartitionWorker {
         this.hasSlot = true;
         this.slotSince = now;
       }
+      if (this.concurrency > 1 || !this.wasImmediate) {
+        baton.give(this);
+      } else if (!baton.tryTake(this)) {
+        await baton.take(this);
+        this.slotSince = clock.monotonic();
+        continue;
+      }
       const entries = this.takeNow();
       hasWaited = false;
       if (entries === undefined) {
@@ -219,6 +231,7 @@ export class PartitionWorker {
   private giveSlot(): void {
     if (!this.hasSlot) return;
     this.hasSlot = false;
+    this.deps.baton.give(this);
     this.deps.slots.give();
   }
 
@@ -336,6 +349,7 @@ export class PartitionWorker {
 
   private noteEnd(call: Call, { ended, tookMs }: RunReport): void {
     this.wasFast = tookMs <= FAST_HANDLER_MS;
+    this.wasImmediate = tookMs <= IMMEDIATE_HANDLER_MS;
     if (ended === null) return;
     call.ended = ended;
     call.overrunSince = this.deps.clock.monotonic();
