@@ -61,6 +61,15 @@ export interface Scenario {
   measure(trial: Trial): Promise<Figures>;
 }
 
+export interface TopicSpec {
+  /** @defaultValue 4 */
+  readonly partitions?: number;
+  /** @defaultValue 1 */
+  readonly groups?: number;
+  /** Whether a name will do; any does by default. */
+  readonly suits?: (name: string) => Promise<boolean>;
+}
+
 /** One round of one entry, in a process of its own: what a scenario may use. */
 export interface Trial {
   readonly entry: Entry;
@@ -70,7 +79,7 @@ export interface Trial {
   count(full: number, quick: number): number;
   messages(count: number, size?: PayloadSize): Message[];
   /** A topic nobody has used. */
-  topic(spec?: { partitions?: number; groups?: number }): Promise<Topic>;
+  topic(spec?: TopicSpec): Promise<Topic>;
   producer(topic: Topic): Promise<Producer>;
   /** Sends them all, not timed, and closes its connection. */
   fill(topic: Topic, messages: readonly Message[]): Promise<void>;

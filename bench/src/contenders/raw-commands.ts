@@ -6,8 +6,9 @@ export type RawEntry = readonly [id: string, fields: readonly string[]];
 
 export const RAW_BATCH = 100;
 
+/** With the hash tags of ours, so that in Cluster each partition is on the same master. */
 export function streamsOf({ name, partitions }: Topic): string[] {
-  return Array.from({ length: partitions }, (_, partition) => `raw:{${name}:${partition}}`);
+  return Array.from({ length: partitions }, (_, partition) => `raw:{${name}:p:${partition}}`);
 }
 
 export async function run(pipeline: ChainableCommander): Promise<void> {

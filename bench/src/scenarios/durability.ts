@@ -2,6 +2,7 @@ import type { Durability } from '../environment.js';
 import type { Scenario } from '../scenario.js';
 import { timeConsumption } from './consumption.js';
 import { OURS_100, PEERS, RAW, rateRows } from './rows.js';
+import { inBatches, measureSends } from './send.js';
 
 const ENTRIES = [OURS_100, RAW, ...PEERS];
 
@@ -15,13 +16,7 @@ const withDurability = (durability: Durability): Scenario[] => [
     rounds: 3,
     entries: ENTRIES,
     rows: rateRows(`send-batch-aof-${durability}`, []),
-    async measure(trial) {
-      const producer = await trial.producer(await trial.topic());
-      const messages = trial.messages(trial.count(30_000, 5_000));
-      const watch = trial.stopwatch();
-      for (let at = 0; at < messages.length; at += 100) await producer.sendBatch(messages.slice(at, at + 100));
-      return watch.stop(messages.length);
-    },
+    measure: (trial) => measureSends(trial, inBatches, trial.count(50_000, 5_000), '130 B'),
   },
   {
     name: `consume-aof-${durability}`,

@@ -2,9 +2,8 @@ import { atLeast, atLeastTimes } from '../checks.js';
 import type { Handle } from '../contenders/contender.js';
 import type { Entry, Scenario } from '../scenario.js';
 import { timeConsumption } from './consumption.js';
-import { OURS, RAW, rateRows } from './rows.js';
+import { OURS_100, RAW, rateRows } from './rows.js';
 
-const OURS_100: Entry = { ...OURS, settings: { consumerBatchCount: 100 } };
 const BULLMQ_RETRYING: Entry = {
   name: 'bullmq',
   contender: 'bullmq',

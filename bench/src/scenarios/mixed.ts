@@ -1,5 +1,5 @@
 import type { Scenario } from '../scenario.js';
-import { OURS, PEERS, RAW, rateRows } from './rows.js';
+import { OURS_100, PEERS, RAW, rateRows } from './rows.js';
 
 const IN_FLIGHT = 200;
 
@@ -9,11 +9,7 @@ export const mixedScenarios: readonly Scenario[] = [
     description: 'One process sends with 200 in flight and handles the same messages, until all are handled.',
     server: 'standalone',
     inQuick: false,
-    entries: [
-      { ...OURS, settings: { consumerBatchCount: 100 } },
-      { ...RAW, settings: { autoPipelining: true } },
-      ...PEERS,
-    ],
+    entries: [OURS_100, { ...RAW, settings: { autoPipelining: true } }, ...PEERS],
     rows: rateRows('produce-and-consume', []),
     async measure(trial) {
       const topic = await trial.topic();

@@ -1,7 +1,7 @@
 import { flatWithin } from '../checks.js';
 import type { Entry, Figures, Row, Scenario, Trial } from '../scenario.js';
 import { timeConsumption } from './consumption.js';
-import { OURS, RAW, rateRows } from './rows.js';
+import { OURS, OURS_100, RAW, rateRows } from './rows.js';
 
 const oursWith = (name: string, variant: number): Entry => ({ ...OURS, name, variant: String(variant) });
 
@@ -68,7 +68,7 @@ export const scalingScenarios: readonly Scenario[] = [
     server: 'standalone',
     inQuick: false,
     rounds: 3,
-    entries: [{ ...OURS, settings: { consumerBatchCount: 100 } }, RAW],
+    entries: [OURS_100, RAW],
     rows: rateRows('groups-5', []),
     async measure(trial) {
       const topic = await trial.topic({ groups: 5 });

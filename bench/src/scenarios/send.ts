@@ -24,11 +24,11 @@ async function inFlight(producer: Producer, messages: readonly Message[]): Promi
   await Promise.all(Array.from({ length: IN_FLIGHT }, sender));
 }
 
-async function inBatches(producer: Producer, messages: readonly Message[]): Promise<void> {
+export async function inBatches(producer: Producer, messages: readonly Message[]): Promise<void> {
   for (let at = 0; at < messages.length; at += BATCH) await producer.sendBatch(messages.slice(at, at + BATCH));
 }
 
-async function measureSends(
+export async function measureSends(
   trial: Trial,
   sendAll: (producer: Producer, messages: readonly Message[]) => Promise<void>,
   count: number,

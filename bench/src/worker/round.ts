@@ -1,7 +1,7 @@
 import { openContender } from '../contenders/contenders.js';
 import type { Consumption, Contender, ConsumeOptions, Handle, Producer, Topic } from '../contenders/contender.js';
 import { makeMessages, type Message, type PayloadSize } from '../payloads.js';
-import type { Entry, Figures, Scenario, Stopwatch, Trial } from '../scenario.js';
+import type { Entry, Figures, Scenario, Stopwatch, TopicSpec, Trial } from '../scenario.js';
 import type { WorkerSettings } from './protocol.js';
 import type { Profiler } from './profiler.js';
 import { startStopwatch } from './stopwatch.js';
@@ -47,8 +47,11 @@ export class Round implements Trial {
     return makeMessages(count, size);
   }
 
-  async topic({ partitions = 4, groups = 1 } = {}): Promise<Topic> {
-    const topic: Topic = { name: `bench-${process.pid}-${topicNumber++}`, partitions, groups };
+  async topic({ partitions = 4, groups = 1, suits }: TopicSpec = {}): Promise<Topic> {
+    let name: string;
+    do name = `bench-${process.pid}-${topicNumber++}`;
+    while (suits !== undefined && !(await suits(name)));
+    const topic: Topic = { name, partitions, groups };
     await (await this.contender()).create(topic);
     this.topics.push(topic);
     return topic;
