@@ -22,17 +22,28 @@ async function main(args: readonly string[]): Promise<number> {
   }
   if (options.profile !== undefined) mkdirSync(options.profile, { recursive: true });
   const results: ScenarioResult[] = [];
+  const failed: string[] = [];
+  const versions = findVersions();
   for (const scenario of selectScenarios(options)) {
     console.log(`${scenario.name}: ${scenario.description}`);
-    const result = await runScenario(scenario, options);
-    results.push(result);
-    console.log(formatScenario(result));
+    try {
+      const result = await runScenario(scenario, options);
+      results.push(result);
+      console.log(formatScenario(result));
+    } catch (error) {
+      // Hours of a long run are not thrown away for one of its parts.
+      failed.push(scenario.name);
+      console.error(error);
+    }
+    const machine = describeMachine();
+    if (options.json !== undefined)
+      writeFileSync(options.json, `${JSON.stringify(toJson(machine, versions, results), null, 2)}\n`);
+    if (options.docs) await writeDocs(machine, versions, results);
   }
-  const machine = describeMachine();
-  const versions = findVersions();
-  if (options.json !== undefined)
-    writeFileSync(options.json, `${JSON.stringify(toJson(machine, versions, results), null, 2)}\n`);
-  if (options.docs) await writeDocs(machine, versions, results);
+  if (failed.length > 0) {
+    console.error(`failed: ${failed.join(', ')}`);
+    return 1;
+  }
   if (options.profile !== undefined) console.log(summarizeProfiles(options.profile));
   if (options.record) recordRatios(results);
   return options.assert ? assertRatios(results, options) : 0;

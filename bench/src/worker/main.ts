@@ -13,6 +13,11 @@ const profiler = settings.profile === undefined ? undefined : new Profiler(setti
 // Ctrl-C reaches every process of the terminal; the parent ends this one by disconnecting.
 process.on('SIGINT', () => undefined);
 process.on('disconnect', () => process.exit());
+// Clients of others may leave a promise behind when they are closed; ours may not.
+process.on('unhandledRejection', (error) => {
+  if (entry.contender === 'ours' || entry.contender === 'engine') throw error;
+  console.error(`${settings.scenario} ${settings.entry}: a promise that nobody handles: ${inspect(error)}`);
+});
 process.on('message', (message: RunRound) => void answer(message));
 tell({ type: 'ready' });
 

@@ -25,7 +25,7 @@ export class Worker {
 
   async round(isWarmUp: boolean): Promise<Figures> {
     const answer = this.next();
-    this.child.send({ type: 'round', isWarmUp } satisfies RunRound);
+    if (this.child.connected) this.child.send({ type: 'round', isWarmUp } satisfies RunRound);
     const message = await answer;
     if (message.type !== 'figures')
       throw new Error(`${this.name}: ${message.type === 'failed' ? message.error : 'unexpected answer'}`);
@@ -36,7 +36,7 @@ export class Worker {
   async stop(): Promise<void> {
     if (this.child.exitCode !== null || this.child.signalCode !== null) return;
     const exited = once(this.child, 'exit');
-    this.child.disconnect();
+    if (this.child.connected) this.child.disconnect();
     const timer = setTimeout(() => this.child.kill('SIGKILL'), 20_000);
     await exited;
     clearTimeout(timer);
@@ -44,6 +44,7 @@ export class Worker {
 
   private next(): Promise<FromWorker> {
     return new Promise((resolve, reject) => {
+      if (!this.child.connected) return reject(new Error(`${this.name}: its process has ended`));
       const settle = (): void => {
         clearTimeout(timer);
         this.child.off('message', onMessage).off('exit', onExit);

@@ -1,4 +1,5 @@
 import type { Command, Connection } from './connection.js';
+import { replyCode } from './redis-errors.js';
 import type { Outcome, Reply } from './reply.js';
 import { callForMany, type MultiKeyScript, type ScriptCall } from './script.js';
 
@@ -32,13 +33,18 @@ export class Spread {
     forMany: MultiKeyScript<readonly Outcome<R>[]>,
   ): Promise<Outcome<R>[]> {
     if (this.isCluster) return this.run(calls);
-    const parts: ScriptCall<readonly Outcome<R>[]>[] = [];
-    for (let i = 0; i < calls.length; i += IN_ONE_CALL)
-      parts.push(callForMany(forMany, calls.slice(i, i + IN_ONE_CALL)));
-    const outcomes = await this.run(parts);
-    return outcomes.flatMap((outcome, i) =>
-      outcome.ok ? outcome.value : calls.slice(i * IN_ONE_CALL, (i + 1) * IN_ONE_CALL).map(() => outcome),
-    );
+    const parts: (readonly ScriptCall<R>[])[] = [];
+    for (let i = 0; i < calls.length; i += IN_ONE_CALL) parts.push(calls.slice(i, i + IN_ONE_CALL));
+    const answers = await this.run(parts.map((part) => callForMany(forMany, part)));
+    const outcomes: Outcome<R>[] = [];
+    for (const [i, answer] of answers.entries()) {
+      const part = parts[i]!;
+      if (answer.ok) outcomes.push(...answer.value);
+      // A key of one place that the user may not touch refuses the call for all of them.
+      else if (replyCode(answer.error) === 'NOPERM') outcomes.push(...(await this.run(part)));
+      else outcomes.push(...part.map(() => answer));
+    }
+    return outcomes;
   }
 
   send(commands: readonly Command[]): Promise<Outcome<Reply>[]> {
