@@ -38,7 +38,7 @@ async function main(args: readonly string[]): Promise<number> {
     const machine = describeMachine();
     if (options.json !== undefined)
       writeFileSync(options.json, `${JSON.stringify(toJson(machine, versions, results), null, 2)}\n`);
-    if (options.docs) await writeDocs(machine, versions, results);
+    if (options.docs) await writeDocs(machine, versions, results, failed);
   }
   if (failed.length > 0) {
     console.error(`failed: ${failed.join(', ')}`);

@@ -32,7 +32,8 @@ export function describeMachine(): Machine {
     cpu: cpus()[0]?.model ?? 'unknown',
     cores: availableParallelism(),
     memoryGb: Math.round(totalmem() / 1e9),
-    system: `${type()} ${release()}`,
+    // What is behind the number names a distribution, or whoever built the kernel.
+    system: `${type()} ${release().replace(/-.*/, '')}`,
     load: Number(loadavg()[1]!.toFixed(1)),
     date: new Date().toISOString().slice(0, 10),
   };
