@@ -66,4 +66,27 @@ describeWithServer('the replies of a Cluster', () => {
     await Promise.all(asking);
     expect(wrong).toEqual([]);
   });
+
+  it('are what each key has while its slot is half here and half there', async () => {
+    const raw = cluster.client();
+    const [here, there] = ['stream:{half}', 'retry:{half}'];
+    for (const key of [here, there]) await raw.xgroup('CREATE', key, 'g', '0', 'MKSTREAM');
+    const slot = Number(await raw.cluster('KEYSLOT', here));
+    const masters = raw.nodes('master');
+    const owners = await Promise.all(
+      masters.map(async (master) => (await master.cluster('COUNTKEYSINSLOT', slot)) > 0),
+    );
+    const from = masters[owners.indexOf(true)]!;
+    const to = masters[owners.indexOf(false)]!;
+    const [fromId, toId] = await Promise.all([from.cluster('MYID'), to.cluster('MYID')]);
+    await to.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(fromId));
+    await from.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(toId));
+    await from.call('MIGRATE', '127.0.0.1', to.options.port!, '', 0, 5_000, 'KEYS', there);
+    const outcomes = await connection.readAll([here, there, here].map((key) => ['XPENDING', key, 'g']));
+    expect(outcomes.map((outcome) => (outcome.ok ? 'answered' : outcome.error.message))).toEqual([
+      'answered',
+      'answered',
+      'answered',
+    ]);
+  });
 });

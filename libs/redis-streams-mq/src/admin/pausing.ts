@@ -176,7 +176,7 @@ export class Pausing {
     const byPartition = new Map<number, Held[]>();
     for (const lease of leases) byPartition.set(lease.partition, [...(byPartition.get(lease.partition) ?? []), lease]);
     const held = await forEachOf([...byPartition.values()], async (ofOne) => {
-      const outcomes = await this.deps.connection.pipeline(ofOne.map(({ lease }) => ['GET', lease]));
+      const outcomes = await this.deps.connection.readAll(ofOne.map(({ lease }) => ['GET', lease]));
       // A key of a wrong type is nobody's lease.
       return ofOne.flatMap((lease, i) => {
         const outcome = outcomes[i]!;

@@ -349,7 +349,7 @@ export class PartitionIntake {
       await this.ledgerCheck.prepare();
       if (this.isOver || this.state !== 'checking') return;
       const check = settler.beginCheck();
-      const totals = await connection.pipeline(this.ledgerCheck.commands);
+      const totals = await connection.readAll(this.ledgerCheck.commands);
       await check.answered;
       await this.ledgerCheck.compare(totals, check.leftOver);
       this.goOn(this.afterCheck);

@@ -31,7 +31,7 @@ export class Recall {
     );
     while (!lease.isEnded && !connection.isDestroyed) {
       try {
-        const outcomes = await connection.pipeline(commands);
+        const outcomes = await connection.readAll(commands);
         const failed = outcomes.find((outcome) => !outcome.ok);
         if (failed !== undefined && !failed.ok) throw failed.error;
         if (lease.isEnded) return;

@@ -142,6 +142,17 @@ export class Connection {
   }
 
   /**
+   * Reads that need no order among themselves; answers are in theirs. ioredis repeats all reads of a Cluster's pipeline at
+   * the node that one of them was sent on to: what a half-moved slot has not moved yet would be looked for where it is not.
+   */
+  async readAll(commands: readonly Command[]): Promise<Outcome<Reply>[]> {
+    if (!this.isReady) await this.orRefuse();
+    const { client } = this;
+    if (isSingle(client)) return this.pipeline(commands);
+    return Promise.all(commands.map(([name, ...args]) => outcomeOf(client.callBuffer(name, ...args))));
+  }
+
+  /**
    * What `work` sends before it returns leaves in one write, in the order in which it was sent: a write costs more than
    * most commands. In Cluster, where there are sockets to several nodes, it changes nothing.
    */
