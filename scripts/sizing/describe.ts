@@ -1,10 +1,9 @@
-import { LONGEST_IDLE } from '../../libs/redis-streams-mq/src/consumer/reader.js';
 import type { ResolvedMqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { figuresOf } from './figures.js';
 import type { Measured } from './measure.js';
 import type { Load, Plan } from './plan.js';
 import type { Simulation } from './simulation.js';
-import { upkeepOf } from './upkeep.js';
+import { emptyReadMs, upkeepOf } from './upkeep.js';
 import { warningsOf } from './warnings.js';
 
 /** Those who hear of it look: when the first partition is released, when it has left, when the new one joins, and when that has got its share. */
@@ -45,11 +44,7 @@ export function describeSimulation(simulation: Simulation, masters: number, opti
       perSec(upkeep.leasesSeenPerSec),
       `each instance sees all ${partitions}, by ${perSec(commands.looksAtOwners)} commands`,
     ],
-    [
-      'empty reads',
-      perSec(commands.reads),
-      `every ${options.consumerPollTimeoutMs} ms, in one server up to ${LONGEST_IDLE} times that`,
-    ],
+    ['empty reads', perSec(commands.reads), `every ${emptyReadMs(options, masters) / 1_000} s`],
     ['looks for what is due', perSec(commands.looksForDue), `every ${options.retryMoverIntervalMs / 1_000} s`],
     ['commands, all', perSec(commands.total), 'without messages'],
     ['one look', `${look.redisMs.toFixed(1)} ms`, `of Redis, and ${look.nodeMs.toFixed(0)} ms of the instance`],

@@ -1,7 +1,7 @@
-import { LONGEST_IDLE } from '../../libs/redis-streams-mq/src/consumer/reader.js';
 import type { ResolvedMqOptions } from '../../libs/redis-streams-mq/src/core/options.js';
 import { costs } from './costs.js';
 import { BUFFERED_BATCHES, MEMORY_RESERVE, baseConnections, type Load, type Plan } from './plan.js';
+import { emptyReadMs } from './upkeep.js';
 
 /** A number of the plan, and where it comes from. */
 export interface Figure {
@@ -58,7 +58,7 @@ function ofRedis(load: Load, plan: Plan, options: ResolvedMqOptions): Figure[] {
   const each = load.masters > 0 ? ', each master' : '';
   const base = baseConnections(options);
   const { commandsPerSec, lookEveryMs } = plan.upkeep;
-  const { retentionMaxLenPerPartition, renewIntervalMs, consumerPollTimeoutMs, retryMoverIntervalMs } = options;
+  const { retentionMaxLenPerPartition, renewIntervalMs, retryMoverIntervalMs } = options;
   return [
     {
       name: 'connections',
@@ -108,7 +108,7 @@ function ofRedis(load: Load, plan: Plan, options: ResolvedMqOptions): Figure[] {
     {
       name: 'commands when idle',
       value: `${number(load.groups * commandsPerSec.total)}/s`,
-      why: `renewals each ${renewIntervalMs / 1_000} s, looks ${lookEveryMs / 1_000} s, what is due ${retryMoverIntervalMs / 1_000} s, reads ${consumerPollTimeoutMs} ms, on one server up to ${LONGEST_IDLE} times that`,
+      why: `renewals each ${renewIntervalMs / 1_000} s, looks ${lookEveryMs / 1_000} s, what is due ${retryMoverIntervalMs / 1_000} s, reads ${emptyReadMs(options, load.masters) / 1_000} s`,
     },
   ];
 }

@@ -46,6 +46,11 @@ export function lookEveryMs(options: ResolvedMqOptions): number {
   return Math.min(options.rebalanceIntervalMs, Math.floor((options.leaseTtlMs - options.renewIntervalMs) / 3));
 }
 
+/** How long a read of a group without messages waits. */
+export function emptyReadMs({ consumerPollTimeoutMs }: ResolvedMqOptions, masters: number): number {
+  return consumerPollTimeoutMs * (masters > 0 ? 1 : LONGEST_IDLE);
+}
+
 /** Without messages, joins and departures: those are announced and answered by looks of all. */
 export function upkeepOf(fleet: Fleet, options: ResolvedMqOptions): Upkeep {
   const { instances, partitions, topics, masters } = fleet;
@@ -65,8 +70,7 @@ export function upkeepOf(fleet: Fleet, options: ResolvedMqOptions): Upkeep {
     perSec(options.retryMoverIntervalMs) * (isCluster ? partitions : owners * calls(2 * owned, BUCKETS_PER_CALL));
   const blocking = isCluster ? owners * Math.min(owned, options.maxBlockingConnections) : owners;
   const polled = isCluster ? owners * Math.max(0, owned - options.maxBlockingConnections) : 0;
-  const emptyReadMs = options.consumerPollTimeoutMs * (isCluster ? 1 : LONGEST_IDLE);
-  const reads = blocking * perSec(emptyReadMs) + polled * perSec(LONGEST_POLL_MS);
+  const reads = blocking * perSec(emptyReadMs(options, masters)) + polled * perSec(LONGEST_POLL_MS);
   const looksAtOwners = looksPerSec * calls(partitions, LEASES_PER_CALL);
   const scans = 2 * partitions * perSec(options.pendingScanIntervalMs);
   const trims = partitions * perSec(options.trimIntervalMs);
@@ -78,7 +82,7 @@ export function upkeepOf(fleet: Fleet, options: ResolvedMqOptions): Upkeep {
   const cost = isCluster ? inCluster : onOneServer;
   const redisMs = (partitions * cost.redisUsPerLook + instances * costs.redisUsPerLookedMember) / 1_000;
   const nodeMs = (partitions * cost.nodeUsPerLook + instances * costs.nodeUsPerLookedMember) / 1_000;
-  const readsOfPartitions = isCluster ? reads : partitions * perSec(emptyReadMs);
+  const readsOfPartitions = isCluster ? reads : partitions * perSec(emptyReadMs(options, masters));
   const usPerSec =
     leaseRenewalsPerSec * cost.redisUsPerRenewal +
     looksPerSec * redisMs * 1_000 +

@@ -171,6 +171,7 @@ export class GroupConsumer {
   get loops(): readonly {
     readonly name: string;
     readonly lastTickAgoMs: number;
+    readonly intervalMs?: number;
     readonly failure?: string | undefined;
   }[] {
     const { group } = this.deps;
@@ -179,6 +180,7 @@ export class GroupConsumer {
       ...[...this.readers.values()].map((reader) => ({
         name: `reader:${group}`,
         lastTickAgoMs: reader.lastTickAgoMs,
+        intervalMs: reader.longestReadMs,
         failure: reader.failure,
       })),
     ];

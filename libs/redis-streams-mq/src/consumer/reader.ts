@@ -56,8 +56,8 @@ export class Reader {
   private changed: (() => void) | undefined;
   private blocked = false;
   private pollMs = POLL_MS.first;
-  /** Times of `pollTimeoutMs`. */
-  private patience = 1;
+  /** How long the next read blocks: longer while nothing comes. */
+  private waitMs: number;
   private wakeReady = false;
   private wakeRefreshedAt = 0;
   private tickedAt: number;
@@ -65,10 +65,16 @@ export class Reader {
 
   constructor(private readonly deps: ReaderDeps) {
     this.tickedAt = deps.clock.monotonic();
+    this.waitMs = deps.pollTimeoutMs;
   }
 
   get lastTickAgoMs(): number {
     return this.deps.clock.monotonic() - this.tickedAt;
+  }
+
+  /** How long a read of this reader may block. */
+  get longestReadMs(): number {
+    return this.deps.pollTimeoutMs * (this.deps.wakeStream === undefined ? 1 : LONGEST_IDLE);
   }
 
   get failure(): string | undefined {
@@ -169,7 +175,7 @@ export class Reader {
         connection,
         fair,
         count,
-        fair.length === readable.length ? this.patience * this.deps.pollTimeoutMs : CROWDED_MS,
+        fair.length === readable.length ? this.waitMs : CROWDED_MS,
       );
     } finally {
       inFlight.unreserve(reserved);
@@ -212,7 +218,7 @@ export class Reader {
     }
     this.endRead();
     this.works();
-    this.patience = replies.size > 0 || wakeStream === undefined ? 1 : Math.min(LONGEST_IDLE, 2 * this.patience);
+    this.waitMs = replies.size > 0 ? this.deps.pollTimeoutMs : Math.min(this.longestReadMs, 2 * this.waitMs);
     if (wakeStream !== undefined) this.woken(replies.get(wakeStream));
     await this.deal(readable, replies, count);
     if (!this.deps.blocking) await this.keepApart(replies.size > 0);
@@ -350,7 +356,7 @@ export class Reader {
   }
 
   private async failed(error: unknown): Promise<void> {
-    this.patience = 1;
+    this.waitMs = this.deps.pollTimeoutMs;
     if (this.stopping.signal.aborted) return;
     const retryInMs = this.backoff.next();
     const kind = classifyRedisError(error);

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MqAdmin } from '../admin/admin.js';
 import { MqConsumer } from '../consumer/consumer.js';
-import { LONGEST_IDLE } from '../consumer/reader.js';
 import { pause, systemClock, type Clock } from '../core/clock.js';
 import { MqInvalidOptionsError, MqRedisError } from '../core/errors.js';
 import { MqEvents } from '../core/events.js';
@@ -267,7 +266,6 @@ export function composeMq(options: ResolvedMqOptions, deps: ComposeDeps): MqRunt
       options.rebalanceIntervalMs,
       options.renewIntervalMs,
       options.retryMoverIntervalMs,
-      LONGEST_IDLE * options.consumerPollTimeoutMs,
     );
     const maxQuietMs = interval + 2 * options.redisTimeoutMs + LOOP_SLACK_MS;
     return {
