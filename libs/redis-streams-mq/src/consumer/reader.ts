@@ -171,12 +171,7 @@ export class Reader {
     try {
       const count = Math.max(1, Math.floor(reserved / (2 * readable.length)));
       const fair = rotate(readable, this.turn++).slice(0, Math.max(1, Math.floor(reserved / (2 * count))));
-      await this.read(
-        connection,
-        fair,
-        count,
-        fair.length === readable.length ? this.waitMs : CROWDED_MS,
-      );
+      await this.read(connection, fair, count, fair.length === readable.length ? this.waitMs : CROWDED_MS);
     } finally {
       inFlight.unreserve(reserved);
     }
