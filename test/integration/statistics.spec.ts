@@ -29,7 +29,7 @@ describeWithServer('statistics of many places in one call', () => {
 
   it('are the same as one by one, in the order of the places, whatever their number', async () => {
     const connection = await connected(server.url);
-    const refs = partitions('orders', 40);
+    const refs = partitions('orders', 120);
     for (const { topic, partition } of refs) {
       for (let i = 0; i <= partition; i++) await connection.send('XADD', keys.stream(topic, partition), '*', 'n', '1');
     }

@@ -3,7 +3,7 @@ import { replyCode } from './redis-errors.js';
 import type { Outcome, Reply } from './reply.js';
 import { callForMany, type MultiKeyScript, type ScriptCall } from './script.js';
 
-/** Calls in one write: some milliseconds of the server's time at most, between which others get their turn. */
+/** Calls, or places that share calls, in one write: some milliseconds of the server's time at most, between which others get their turn. */
 const TOGETHER = 50;
 /** Places in one call of a script, which nothing interrupts. */
 const IN_ONE_CALL = 16;
@@ -19,11 +19,12 @@ export class Spread {
     private readonly isCluster: boolean,
   ) {}
 
-  run<R>(calls: readonly ScriptCall<R>[]): Promise<Outcome<R>[]> {
+  run<R>(calls: readonly ScriptCall<R>[], together: number = TOGETHER): Promise<Outcome<R>[]> {
     return this.inChunks(
       calls,
       (chunk) => this.connection.runAll(chunk),
       (one) => this.connection.run(one),
+      together,
     );
   }
 
@@ -35,7 +36,11 @@ export class Spread {
     if (this.isCluster) return this.run(calls);
     const parts: (readonly ScriptCall<R>[])[] = [];
     for (let i = 0; i < calls.length; i += IN_ONE_CALL) parts.push(calls.slice(i, i + IN_ONE_CALL));
-    const answers = await this.run(parts.map((part) => callForMany(forMany, part)));
+    const calledTogether = Math.floor(TOGETHER / IN_ONE_CALL);
+    const answers = await this.run(
+      parts.map((part) => callForMany(forMany, part)),
+      calledTogether,
+    );
     const outcomes: Outcome<R>[] = [];
     for (const [i, answer] of answers.entries()) {
       const part = parts[i]!;
@@ -59,10 +64,11 @@ export class Spread {
     all: readonly T[],
     together: (chunk: readonly T[]) => Promise<Outcome<R>[]>,
     alone: (one: T) => Promise<R>,
+    size: number = TOGETHER,
   ): Promise<Outcome<R>[]> {
     const outcomes: Outcome<R>[] = [];
-    for (let i = 0; i < all.length; i += TOGETHER) {
-      const chunk = all.slice(i, i + TOGETHER);
+    for (let i = 0; i < all.length; i += size) {
+      const chunk = all.slice(i, i + size);
       outcomes.push(
         ...(this.isCluster ? await Promise.all(chunk.map((one) => outcomeOf(alone(one)))) : await together(chunk)),
       );
